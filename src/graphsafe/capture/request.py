@@ -100,12 +100,12 @@ class CaptureRequest:
     breaks: bool = False
     "Whether the verdict ready-with-breaks counts as a success. If so, a step that is not ready is planned."
     declared: str | None = None
-    """The support for CUDA graphs that the configuration declares. If this field is None, the declarations of the
-    step's classes count."""
+    """The support for CUDA graphs that the configuration declares. If this field is None, the declarations in the
+    step's classes are used."""
     name: str | None = None
     "The target's name in the configuration."
     shard: str | None = None
-    "The share of all targets to which this one belongs, for example `2/8`; None if all targets run."
+    "The share of the targets that contains this target, for example `2/8`; None if all targets run."
     shown: str | None = None
     "The target's name in reports if the target was given as an object. `target` then names a temporary file."
 

@@ -18,7 +18,7 @@ from graphsafe.report.probes.twin import Cause, Difference
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The eager steps of a separate build of the target, with which replays are compared."""
+    """The eager steps of a separate build of the target. Replays are compared with these steps."""
 
     varied: int | None = None
     "Number of steps in which new inputs changed outputs or state."
@@ -142,7 +142,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class EscapedWork:
-    """All device work of the step that was not captured, although the capture succeeded."""
+    """The step's device work that was not captured, although the capture succeeded."""
 
     operations: tuple[StepEvent, ...] = ()
 
@@ -191,12 +191,12 @@ class ComparedRounds:
     number: int = 0
     varied: int = 0
     """The number of rounds whose eager outputs differ from those of the first round because of the refresh. If steps
-    change state, continued rounds (those that begin with the state of the round before) do not count."""
+    change state, continued rounds (those that begin with the state of the round before) are left out."""
     is_faithful: bool = False
     "Whether, at the beginning of each round, all earlier writes of the refresh were still in place."
     checks: tuple[Check, ...] = ()
     doubt: str | None = None
-    "The reason why differences in some results prove nothing; None if every difference counts."
+    "The reason why differences in some results prove nothing; None if there is no such reason."
     error: Error | None = None
     "The error of a round that failed after a replay, although the same round succeeds after an eager step."
     paths: tuple[TakenPath, ...] = ()
@@ -210,7 +210,7 @@ class ComparedRounds:
     after: tuple[Fired, ...] = ()
     "The event that happened shortly before the first round whose results differ."
     freed: bool = False
-    "Whether the first round whose results differ is the one before which freed memory was overwritten."
+    "Whether freed memory was overwritten right before the first round whose results differ."
     refresh: CallSite | None = None
     "The place where the refresh is written."
 
@@ -261,7 +261,7 @@ class LongRun:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A break between graphs that the step needs, but for which the target has no mark."""
+    """A break that the step needs between graphs, but for which the target has no mark."""
 
     code: str
     reason: str

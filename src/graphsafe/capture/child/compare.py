@@ -21,7 +21,8 @@ _MARGIN = 4.0
 differences that chance and rounding can cause."""
 
 _FILL = 256.0
-"A value that several elements have counts as the filling of a mask if it is this many times larger than all others."
+"""If several elements have the same value, and this value is this many times larger than all others, the value is taken
+for the filling of a mask."""
 _LONE_FILL = 2.0**20
 "The same factor for a value that only one element has."
 
@@ -84,8 +85,8 @@ class Spread:
 
     The differences are pooled because a few runs may agree by luck: with float atomics, three runs give the same output
     in a third of the cases. Results have different sizes and dtypes, so differences are counted in units in the last
-    place of the largest value. A value that fills masked elements, such as -1e9, does not count as the largest, unless
-    it differs itself: one unit in the last place of -1e9 is 119, which would hide any difference of logits.
+    place of the largest value. A value that fills masked elements, such as -1e9, is not taken as the largest value
+    unless it differs itself: one unit in the last place of -1e9 is 119, which would hide any difference of logits.
     """
 
     units: float = 0.0
@@ -133,8 +134,8 @@ def _unit(values: torch.Tensor, apart: Difference) -> float:
 
 
 def _largest_result(sizes: torch.Tensor) -> float:
-    """Return the largest finite size. A value that fills masked elements does not count. Such a value is far larger
-    than all others."""
+    """Return the largest finite size. A value that fills masked elements is left out: such a value is far larger than
+    all others."""
     finite = sizes[torch.isfinite(sizes)]
     largest = float(finite.max()) if finite.numel() else 0.0
     others = finite[finite < largest]

@@ -24,8 +24,8 @@ class DeviceStateCopy:
 
     def refresh(self, number: int) -> list[str]:
         """Call the refresh of a round. Return the float tensors of which the refresh has written only a part. From now
-        on these tensors are not put back, as in a program, so that nothing that the refresh wrote is lost. Integers are
-        still put back, because a position may run beyond its buffer."""
+        on these tensors are not put back, so they keep everything that the refresh wrote, as in a program. Integers are
+        still put back, because a position could otherwise run beyond its buffer."""
         with PartsKept(self._tensors.values()) as seen:
             self._session.put_inputs(number)
         written = {path: one for path, one in self._tensors.items() if memory_key(one) in seen.found}

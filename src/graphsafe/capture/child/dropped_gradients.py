@@ -2,9 +2,9 @@
 
 PyTorch's documentation also drops them before the capture. Backward then makes them in the graph's pool, and each
 replay writes them there, although the refresh drops their names. This is right only if nothing but the step uses them.
-So a gradient counts as dropped only under these conditions: the refresh drops it without any use, nothing else owns its
-memory, and the step changes the parameter. If the optimizer is not part of the step, the gradients are results of the
-step, and code after a replay would not find them.
+So a gradient counts as dropped only under these conditions: the refresh drops it without using it, nothing else owns
+its memory, and the step changes the parameter. If the optimizer is not part of the step, the gradients are results of
+the step, and code after a replay would not find them.
 """
 
 from __future__ import annotations

@@ -17,8 +17,9 @@ def build_given(file: str, device: torch.device, /, **axes: Any) -> Any:
     """Return the step and its arguments that the other process saved. If the other process saved a factory, return what
     the factory returns.
 
-    Tensors that were on the single GPU of the writing process are put on `device`. If that process had no GPU, and so
-    had all tensors on the host, all tensors are put on `device`: code on the host alone cannot be captured.
+    Tensors that were on the single GPU of the writing process are put on `device`. If that process had no GPU, all its
+    tensors were on the host. Then all of them are put on `device`, because code that uses only the host cannot be
+    captured.
     """
     folder = Path(file).parent
     storages = _storages(folder, device)

@@ -1,10 +1,10 @@
 """Replays many times, to find what grows, slows down, drifts from eager steps or fails late.
 
 Between replays the values of changed tensors are put back, because a cache must not overflow. The bindings of names are
-not put back, because a refresh may leak memory through such bindings. At ten points, graphsafe collects garbage,
-measures memory, overwrites freed memory, and compares the replay with an eager step. (The overwriting exposes a graph
-that still reads freed memory.) If the same inputs recur periodically, the outputs of each replay are compared with
-earlier outputs for the same inputs.
+not put back: a refresh may leak memory through such bindings, and putting them back would hide the leak. At ten points,
+graphsafe collects garbage, measures memory, overwrites freed memory, and compares the replay with an eager step. (The
+overwriting exposes a graph that still reads freed memory.) If the same inputs recur periodically, the outputs of each
+replay are compared with earlier outputs for the same inputs.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _TIMED = 5
 _WATCHED = 20
 "Number of further replays that serve to find the lines that keep memory."
 _MOST_SURPRISES = 50
-"""At most this many replays that differ from an earlier replay are compared with an eager step. A step with float
-atomics has many such replays."""
+"""If replays differ from an earlier replay, at most this many of them are compared with an eager step. A step with
+float atomics has many such replays."""
 _STATM = "/proc/self/statm"
 
 

@@ -49,7 +49,7 @@ supports forks: in the child it works without its thread (jemalloc, background_t
 
 
 class NotShareable(Exception):
-    """Raised if the imports must not be shared, so that each child makes them itself. The message is the reason."""
+    """Raised if the imports must not be shared. Each child then makes them itself. The message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ class SameInputs:
         self.by_chance: set[str] = set()
         "Tensors to which the refresh writes other values each time that it is called in the same state."
         self.doubt: str | None = None
-        "The reason why differing results prove nothing; None if they count."
+        "The reason why differing results prove nothing; None if there is no such reason."
 
     def give(self, k: int, wanted: Mapping[str, torch.Tensor]) -> None:
         """Give these values to the step after call `k` of the refresh. A tensor gets its value from `values` only if

@@ -103,7 +103,7 @@ class Session:
             return self.step(wait)
 
     def record(self, traced: bool = False, pool: Any = None) -> Recording | CaptureFailure:
-        """Record the step, after the gradients were dropped that the refresh drops."""
+        """Drop the gradients that the refresh drops, then record the step."""
         self.drop_gradients(self.dropped)
         recording = self.device.record(self.subject, traced, pool)
         if self.dropped:
@@ -131,7 +131,7 @@ class Session:
             self.warm_up()
 
     def warm_up_but_last(self) -> None:
-        """Run all steps of the warm-up except the last one on the capture stream, and seed for the last one."""
+        """On the capture stream, run all steps of the warm-up except the last one, and seed for the last one."""
         with self.device.capture_stream():
             for k in range(self.job.warmup - 1):
                 self.seed(FIRST_SEED + k)

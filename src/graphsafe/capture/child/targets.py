@@ -29,8 +29,8 @@ _NEXT_STEPS: Mapping[str, str] = {
     "initialize the default process group twice": "; the ranks of --nproc have a group already: ask "
     "`torch.distributed.is_initialized()` first",
 }
-"""Part of an error's message -> the advice that is appended to it, since the message does not mention graphsafe's
-options."""
+"""Part of an error's message -> the advice that is appended to the message, because the message does not mention
+graphsafe's options."""
 Stage = Literal["import", "build", "step"]
 
 

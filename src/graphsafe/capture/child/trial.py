@@ -144,8 +144,8 @@ class _Trial:
         return {path: values for path, values in drawn.items() if values is not None}
 
     def alone(self, path: str) -> tuple[int | None, str]:
-        """Return two values: the number of the first proposal that the step accepts and that changes an output, and an
-        empty string. If there is none, return None and the reason."""
+        """Try the proposals in order. If the step accepts a proposal that changes an output, return the proposal's
+        number and an empty string. If there is no such proposal, return None and the reason."""
         why = _FAILS
         kind = self._session.job.unvaried.count(path)
         ranks = self._session.ranks
@@ -199,8 +199,8 @@ class _Trial:
         return None if nan and not self._base_nan else digests
 
     def _run(self, new: Values, what: str) -> tuple[Outcome, bool]:
-        """Run two steps. One step is not enough, because an input may have no effect in it: a cache is empty, or a plan
-        was made earlier."""
+        """Run two steps. One step is not enough, because an input may have no effect in a single step: a cache is
+        empty, or a plan was made earlier."""
         self._session.channel.phase(f"try {what}")
         digests: dict[str, str] = {}
         nan = False
@@ -237,5 +237,5 @@ class _Trial:
 
 
 def _versions(inputs: Mapping[str, torch.Tensor]) -> dict[str, int]:
-    """Return the number of writes to each input. An inference tensor does not count them."""
+    """Return the number of writes to each input. An inference tensor does not count its writes."""
     return {path: 0 if one.is_inference() else one._version for path, one in inputs.items()}

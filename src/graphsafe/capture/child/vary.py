@@ -1,4 +1,4 @@
-"""Draws new values for a step's inputs. The new values are legal for an input of that kind.
+"""Draws new values for a step's inputs. Each new value is legal for the kind of its input.
 
 Floats are redrawn within the finite range seen; infinities, NaN and the dtype's extremes (used in masks) stay in place.
 Booleans are permuted. Integers are redrawn from 0 to the largest seen; negative integers (padding) stay in place.

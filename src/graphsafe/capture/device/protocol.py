@@ -64,7 +64,7 @@ class Kernels:
 
 
 class NotComparable(RuntimeError):
-    """Raised if the device does not show the contents of a recording, so that recordings cannot be compared."""
+    """Raised if recordings cannot be compared because the device does not show their contents."""
 
 
 class Replayable(Protocol):
@@ -96,7 +96,7 @@ class Recording(Replayable, Protocol):
         """Free the graph and its memory."""
 
     def escaped(self) -> tuple[StepEvent, ...]:
-        """Return the work of the step that is known to have run outside of the capture. The graph lacks this work."""
+        """Return the step's work that is known to have run outside of the capture. The graph lacks this work."""
 
 
 class Pieces(Protocol):

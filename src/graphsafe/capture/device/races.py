@@ -63,8 +63,8 @@ class Work:
 
 
 def access_of(tensor: torch.Tensor, writes: bool) -> Access | None:
-    """Return the memory of a tensor that an operation uses. Return None for a tensor without elements or without
-    strided memory."""
+    """Return the memory that an operation uses through this tensor. Return None for a tensor without elements or
+    without strided memory."""
     if tensor.layout != torch.strided or tensor.is_nested or tensor.numel() == 0:
         return None
     try:

@@ -95,7 +95,7 @@ def takes_device(func: Any) -> bool:
 
 @functools.cache
 def is_wrapper_class(kind: Any) -> bool:
-    """Return whether a tensor subclass implements operations itself, so that PyTorch's kernels do not run on its
+    """Return whether a tensor subclass implements operations itself. PyTorch's kernels then do not run on its
     memory."""
     # read through `type`, because a metaclass may run code of its own
     namespace_of = type.__dict__["__dict__"].__get__

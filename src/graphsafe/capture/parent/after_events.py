@@ -47,7 +47,7 @@ def frozen_choices(choices: Sequence[LaunchChoice], entry: Frames) -> Iterator[t
 
 def stale_events(events: Sequence[Fired], entry: Frames) -> Iterator[tuple[Frames, dict[str, Any]]]:
     """Yield the frames and the texts of each finding. `entry` is the finding's place if an event is not the user's own
-    code. An event is not reported if it moved nothing, and if all results that differ after the event already differed
+    code. An event is left out if it moved nothing and every result that differs after the event already differed
     before. An event that happens several times is reported only once."""
     before: set[str] = set()
     told: set[str] = set()

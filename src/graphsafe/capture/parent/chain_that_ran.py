@@ -1,8 +1,8 @@
-"""Checks that the call chain of a prediction of scan consists of lines that ran. If a line of the chain did not run,
-another chain is searched for.
+"""Checks the call chain of a prediction that scan has made. If a line of the chain did not run, searches for another
+chain in which all lines ran.
 
-Several targets of a file may share a function. Scan gives one chain of calls to that function, which may start in the
-step of any of these targets.
+Several targets of a file may share a function. Scan gives one chain of calls to that function. The chain may start in
+the step of any of these targets.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ def known(**values: Any) -> dict[str, Any]:
 
 
 def how_of_number(path: str, frames: Sequence[CallSite]) -> str | None:
-    """Return the `how` of GS702 for a number that each step changes. If the line of the user's code is only a call, a
-    library changes the number, or the call takes the next number of an iterator."""
+    """Return the `how` of GS702 for a number that each step changes. If the line of the user's code is only a call,
+    either a library changes the number, or the call takes the next number of an iterator."""
     if _RATE.search(path):
         return "rate"
     return "by-call" if frames and is_expression(frames[-1].path, frames[-1].line) else None

@@ -94,7 +94,7 @@ class DeviceProof:
         return failure is None or failure.stage != "import"
 
     def _share_a_pool(self, supervisor: Supervisor, folder: Path) -> None:
-        """Capture the buckets that are ready by themselves in one pool."""
+        """Capture, together in one pool, the buckets that are ready by themselves."""
         ready = [
             (Candidate(axes, place, alone), seen)
             for (axes, seen), place, alone in zip(self.runs, self._folders, self._alone_bytes(), strict=True)

@@ -290,8 +290,8 @@ class _Writer:
             self.add(CODE_OF_CAUSE[diagnosis.cause], diagnosis.event.frames, diagnosis.event.span)
 
     def replay(self) -> None:
-        """Add GS704 if replays differ and no other finding explains it. It is at the line that writes the differing
-        state, if there is exactly one, else at the step itself."""
+        """Add GS704 if replays differ and no other finding explains the difference. GS704 is placed at the line that
+        writes the differing state, if there is exactly one such line, else at the step itself."""
         replay = self._probes.replay
         if replay.status != "fail":
             return

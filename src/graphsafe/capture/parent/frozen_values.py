@@ -85,7 +85,7 @@ class FrozenValues:
             yield "GS702", change.frames, {"level": "error", "data": data, "here": self._here}
 
     def _of_growth(self) -> Iterator[FrozenFinding]:
-        """Yield findings for lines that keep a tensor of each step alive, so that the next step's tensor has another
+        """Yield findings for lines that keep a tensor of each step alive. The next step's tensor then has another
         address. If the line of the differing operation is not known, each line that makes a tensor grow may be its
         cause."""
         for change in self._changes.values():

@@ -64,8 +64,8 @@ def _keeps_growing(values: Sequence[float], noise: float) -> bool:
 
 
 def with_long_run(memory: Memory, replay: Replay, run: LongRun) -> tuple[Memory, Replay]:
-    """Return the probes `memory` and `replay` with the results of a long run. Memory that grows is a fault of the
-    memory. Outputs that drift, and late failures, are faults of the replay."""
+    """Return the probes `memory` and `replay` with the results of a long run. A leak makes the probe `memory` fail.
+    Outputs that drift, and late failures, make the probe `replay` fail."""
     growth = growth_of(run.points, run.growth)
     memory = replace(memory, growth=growth)
     if growth.leaks is not None:

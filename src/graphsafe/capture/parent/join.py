@@ -1,5 +1,5 @@
-"""Joins prediction and proof. A finding of scan in a function that ran is confirmed or refuted by the observations of
-capture."""
+"""Joins prediction and proof. If the function around a finding of scan ran, the observations of capture confirm or
+refute the finding."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ is refuted."""
 
 
 class Predictions:
-    """The findings of scan, cached for the targets of one command, since many of these targets are in the same file."""
+    """The findings of scan, cached for the targets of one command, because many of these targets are in the same
+    file."""
 
     def __init__(self) -> None:
         self._made: list[tuple[list[Path], Config, Sequence[Finding]]] = []
@@ -111,7 +112,7 @@ def _line(finding: Finding) -> tuple[str, int]:
 
 
 def executed_files(lines: Mapping[str, Iterable[int]]) -> tuple[ExecutedFile, ...]:
-    """Return the lines of the project that ran. A later scan compares its hot lines with them."""
+    """Return the lines of the project that ran. A later scan compares its hot lines with these lines."""
     found = []
     for file, numbers in sorted(lines.items()):
         with contextlib.suppress(OSError):

@@ -18,7 +18,7 @@ _OF_HOST_MEMORY = ("other inputs on the host", "other values in host memory")
 _MAY_DECIDE = ("host", "grows", "opaque")
 "The kinds of changing host state on which Python's decisions may depend."
 _DECIDES = ("GS101", "GS102", "GS201", "GS202", "GS203")
-"""Codes for reads of the device on which Python's decisions, or the sizes of later operations, may depend."""
+"Codes for those reads of the device that may affect Python's decisions, or the sizes of later operations."
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ def blamed_for(departure: Departure, host_calls: Sequence[HostCall], changed: Se
 
 
 def rebound_by(departure: Departure) -> str | None:
-    """Return the path of a tensor that was replaced, so that a later step reads another tensor. Return None for a view
-    at another offset of the same tensor, because then only a Python number has changed."""
+    """Return the path of a tensor that was replaced. A later step then reads another tensor. Return None for a view at
+    another offset of the same tensor, because then only a Python number has changed."""
     if departure.what != "memory":
         return None
     before, after = path_of(departure.before), path_of(departure.after)

@@ -18,7 +18,7 @@ _FILE_READ = "each step reads this file, or checks whether it exists; a graph ke
 _HOST_COUNT = "steps increment these on the host, whatever the inputs; replays do not"
 _LATER_EFFECT = "a later effect of host state would not be seen"
 _NAMED = {"simulated": "cannot predict", "not-varied": "could not be varied"}
-"Kind of a limit -> the words that the verdict's doubt uses for the same subject."
+"Kind of a limit -> words that the reasons of an inconclusive verdict use for the same subject."
 
 
 def limits_of(answers: Answers, is_captured: bool, called: str, device: str) -> Iterator[Limit]:

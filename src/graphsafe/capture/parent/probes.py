@@ -111,7 +111,7 @@ def capture_of(answers: Answers, end: Ended, phase: str) -> Capture:
 
 def replay_of(answers: Answers, end: Ended, phase: str, capture: Capture, reference: Ended) -> Replay:
     """Return the probe `replay` of a child, from its answers, its end, its phase at the end, and its probe `capture`.
-    `reference` is the end of the reference child, with whose steps replays are compared."""
+    `reference` is the end of the reference child. Replays are compared with the steps of that child."""
     replay = answers.get(Replay) or Replay(checks=())
     if replay.reason == NO_REFERENCE and reference.why:
         replay = replace(replay, reason=f"{NO_REFERENCE}: {reference.why}")
@@ -170,7 +170,7 @@ def with_rounds(probes: Probes, rounds: ComparedRounds) -> Probes:
 
 
 def _with_tested_paths(probes: Probes, rounds: ComparedRounds) -> Probes:
-    """Return the probes without the departures from the captured path that rounds of the refresh have tested.
+    """Return the probes without those departures from the captured path that rounds of the refresh have tested.
 
     Eager rounds run the step's Python code. So if a step takes another path in a round, it is compared with a replay,
     which repeats the captured path. If the results are equal, the graph is also right for steps that take the other
@@ -199,7 +199,7 @@ def _with_tested_paths(probes: Probes, rounds: ComparedRounds) -> Probes:
 
 def _tested(rounds: ComparedRounds, others: Set[str]) -> list[TakenPath]:
     """Return the paths of the rounds whose results equal those of replays. If results on the usual path are equal bit
-    for bit, they must be so on other paths too: rounding cannot explain a difference."""
+    for bit, rounding cannot explain a difference. Results on other paths then have to be equal bit for bit too."""
     is_exact = all(one.is_exact for one in rounds.paths if one.path not in others)
     return [one for one in rounds.paths if one.is_exact or not is_exact]
 

@@ -206,7 +206,7 @@ class Proof:
 
     @property
     def _are_lines_known(self) -> bool:
-        """Whether a run says which lines ran. A run whose step failed does not."""
+        """Whether a run says which lines ran. A run whose step failed does not say this."""
         return any(Ran in seen.answers for seen in self._seen)
 
     def _report(self, findings: Sequence[Finding], limits: Sequence[Limit]) -> Report:

@@ -311,7 +311,8 @@ class Run:
         return child.answers.get(Timeline) or Timeline(child.ended.status, child.ended.why)
 
     def _fire_events(self) -> None:
-        """Compare replays after the target's events, in a separate child. These replays count as much as others."""
+        """Compare replays after the target's events, in a separate child. A difference in these replays changes the
+        verdict, as in all other replays."""
         end = self._run(self._job("events")).ended
         failed = self._answers[Reference].event_failed
         if end.how == "target" and failed is None:
@@ -333,8 +334,8 @@ class Run:
             self.limits.append(Limit("rounds", self.request.called, f"further rounds were not compared: {end.why}"))
 
     def _blame_target(self) -> None:
-        """Report a failure of the reference as a limit. If the verdict needs the reference, and the step never asked
-        whether a capture is under way, report the failure as a wrong request."""
+        """Report a failure of the reference as a limit. If the verdict needs the reference and the step never asked
+        whether a capture is under way, report the failure as a fault of the request (`BAD_REQUEST`)."""
         child, answers = self._children["reference"], self._answers[Reference]
         why = child.ended.why if child.ended.how == "target" else answers.event_failed
         if why is None or ran_out_of_memory(why):

@@ -21,7 +21,7 @@ _SIGNAL = getattr(signal, "SIGRTMIN", 0) and signal.SIGRTMIN + 9
 _PATIENCE = 0.5
 _FRAME = re.compile(r'  File "(?P<path>.*)", line (?P<line>\d+) in (?P<function>.*)')
 _ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))")
-"A character as `faulthandler` writes it if it is not ASCII."
+"A character that is not ASCII, in the form in which `faulthandler` writes it."
 _COLLECTIVES = f"torch{os.sep}distributed{os.sep}"
 
 

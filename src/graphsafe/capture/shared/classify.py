@@ -36,7 +36,7 @@ _FORMATS = ("__format__", "__repr__", "__str__")
 CODE_OF_CAUSE = {"unjoined-stream": "GS603", "foreign-stream": "GS604"}
 "Causes of a `Diagnosis` that determine the rule without the event -> the code of the rule."
 _BY_INDEX = frozenset({"aten::index_put_", "aten::_index_put_impl_", "aten::_to_copy"})
-"Operations that copy the value of a store through an index tensor to the device."
+"In a store through an index tensor, these operations copy the stored value to the device."
 _OF_MASK = "aten::_nested_tensor_from_mask_left_aligned"
 "The operation by which a TransformerEncoder asks whether a mask allows a nested tensor."
 _EXTENT_CALLS = frozenset({"range", "islice"})
@@ -150,7 +150,7 @@ def _of_torch_function(event: StepEvent, ops: OpTable) -> str | None:
 
 @functools.cache
 def _libraries() -> Libraries:
-    return load_rulebook().libraries  # without a project's packs, since they do not describe torch
+    return load_rulebook().libraries  # without a project's packs, because they do not describe torch
 
 
 def _to_device(event: StepEvent, method: str, ops: OpTable) -> str:
@@ -172,8 +172,8 @@ def _tabled(event: StepEvent, ops: OpTable, kinds: tuple[str, ...]) -> str | Non
 
 
 def _code_in(entries: Sequence[tuple[str, Op | None]], kinds: Sequence[str], event: StepEvent) -> str | None:
-    """Return the rule of the first effect of these kinds, which are tried in their order. If an effect occurs only with
-    a tensor for some parameter, it counts only if the call may pass a tensor there."""
+    """Return the rule of the first effect of these kinds, which are tried in their order. An effect that needs a tensor
+    for some parameter is used only if the call may pass a tensor there."""
     node = node_at(event.frames, event.span)
     found: list[Effect] = []
     for name, entry in entries:

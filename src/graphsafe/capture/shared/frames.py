@@ -168,7 +168,7 @@ def frames_from(frame: FrameType | None) -> Iterator[FrameType]:
 
 def torch_function(frame: FrameType | None) -> str | None:
     """Return the outermost function of torch that the user's innermost line has called, under its public name. Return
-    None if that function is not written in Python. Wrappers such as decorators do not count."""
+    None if that function is not written in Python. Wrappers such as decorators are skipped."""
     found: tuple[str, str] | None = None
     for one in frames_from(frame):
         module, code = str(one.f_globals.get("__name__")), one.f_code
@@ -211,8 +211,8 @@ def stack_level() -> int:
 
 
 def frames_under(thread: int) -> tuple[CallSite, ...]:
-    """Return the user's frames of the running stack. If `thread` is another thread, its frames come first: this thread
-    belongs to autograd and runs the work of `thread`, which waits for it."""
+    """Return the user's frames of the running stack. If `thread` is another thread, its frames come first: the running
+    thread then belongs to autograd and does work for `thread`, which waits."""
     frames, _ = user_frames(sys._getframe(1))
     if threading.get_ident() == thread:
         return frames

@@ -107,8 +107,8 @@ class Job:
 
     @property
     def imports_for(self) -> str:
-        """The device for which modules are imported. Imports do not use CUDA, so they can be shared by all real
-        devices, and the result is then `cuda`. A simulated device is entered before the imports."""
+        """The device for which modules are imported. Imports do not use CUDA, so all real devices can share them, and
+        the result is `cuda` for each real device. A simulated device is entered before the imports."""
         return self.device if self.device.startswith("sim") else "cuda"
 
     def to_json(self) -> str:

@@ -77,7 +77,7 @@ def text_at(frame: CallSite, span: Sequence[int] | None) -> str:
 
 
 def _shortened(text: str) -> str:
-    """Shorten an expression, but keep its outermost call or index, because the finding is about that one:
+    """Shorten an expression, but keep its outermost call or index, because the finding is about this call or index:
     `torch.cat(…).nonzero()`."""
     with suppress(SyntaxError, ValueError, RecursionError):
         node: ast.expr | None = ast.parse(text, mode="eval").body

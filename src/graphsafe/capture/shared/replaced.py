@@ -16,8 +16,8 @@ from graphsafe.report.model import CallSite
 
 @contextmanager
 def replaced(*changes: tuple[Any, str, Any]) -> Iterator[None]:
-    """Give each attribute (owner, name) another value in this block. An attribute that a class inherits, or that a
-    class or a module lacks, is deleted at the end."""
+    """Give each attribute (owner, name) another value in this block. If a class inherits an attribute, or if a class or
+    a module lacks it, the attribute is deleted from this owner at the end."""
     before = [(owner, name, _own(owner, name)) for owner, name, _ in changes]
     try:
         for owner, name, value in changes:

@@ -67,7 +67,7 @@ class Member:
     "Whether the state after construction is the same here as in the reference."
     hosts: Mapping[str, Any] = field(default_factory=dict)
     inherits: bool = False
-    """Whether the bucket found state that other buckets left and that still exists after its own warm-up (see
+    """Whether the bucket found state that other buckets left and that still exists after this bucket's own warm-up (see
     `PriorState`)."""
 
     @staticmethod
@@ -85,8 +85,8 @@ class Member:
         fresh: Values | None = expected.steps[0].outputs
         if random != given.random:
             # The random weights of a model that the buckets share are drawn only once. So a later bucket draws other
-            # numbers for its own tensors than it does alone. This is no fault, so these tensors get the values of the
-            # reference.
+            # numbers for its own tensors than it would draw alone. This is no fault, so these tensors get the values of
+            # the reference.
             drawn = _drawn(reach.tensors, built, given, earlier)
             for path in drawn & given.values.keys():
                 session.device.store(reach.tensors[path], given.values[path])

@@ -87,7 +87,7 @@ FILLS = (ZEROS, DUMMY, STALE, NAN)
 """The fillings in the order in which they are tried. An index or a NaN may break the process, so `stale` and `nan` come
 last."""
 _ROUNDING = Spread(units=64.0)
-"The tolerance for a step on fewer rows, whose kernels may differ from those of a step on all rows."
+"The tolerance for a step on fewer rows. Its kernels may differ from those of a step on all rows."
 
 Values = Mapping[str, torch.Tensor]
 
@@ -155,7 +155,7 @@ class _Rows:
         )
 
     def _differing_outputs(self) -> tuple[str, ...]:
-        """Return the outputs of live requests that differ between the fillings that have been replayed."""
+        """Return the live requests' outputs that differ between the fillings replayed so far."""
         zeros = self._results[ZEROS]
         tried = [fill for fill in (DUMMY, STALE) if fill in self._results]
         found = (self._differing(self._results[fill], zeros, self.member.noise) for fill in tried)

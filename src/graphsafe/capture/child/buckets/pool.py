@@ -1,7 +1,7 @@
 """Captures all buckets of a target in one pool, the largest first, and replays them in mixed order, as engines do.
 
 Each bucket is also replayed right after its capture, before the next bucket is captured. A later replay must equal
-either that replay, or eager steps that run in the order of the replays. Buckets may share state by design, such as a
+either that replay, or eager steps that run in the order of the replays. By design, buckets may share state such as a
 cache. Capturing the buckets in one pool must not change their results.
 """
 
@@ -107,10 +107,10 @@ def _captured(members: Sequence[Member], channel: Channel) -> bool:
 def _unlike_fresh(members: Sequence[Member]) -> list[Different]:
     """Return the buckets whose first replay differs from that of a fresh process.
 
-    Such a bucket used a plan or a table that another bucket left in a module's variable or in a function's cache, or a
-    number that another bucket changed. Steps may share state on the device by design. So a bucket is checked only if
-    its state after construction differs from that in the fresh process, or if it found state that no step changes
-    (`PriorState`).
+    Such a bucket used something from another bucket: a plan or table that the other bucket left in a module's variable
+    or in a function's cache, or a number that the other bucket changed. Steps may share state on the device by design.
+    So a bucket is checked only if its state after construction differs from that in the fresh process, or if it found
+    state that no step changes (`PriorState`).
 
     If even the first bucket's state after construction differs from its reference, some parameters do not depend on the
     seed, and nothing is reported.

@@ -83,7 +83,8 @@ class StillRead(_Watching):
 
 
 class Given(_Watching):
-    """Notes the memory that operations are given. Weak references keep its identity from being used again."""
+    """Notes the memory that operations are given. Weak references ensure that no other memory gets the same
+    identity."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -94,7 +95,7 @@ class Given(_Watching):
 
 
 class PartsKept(OperationMode):  # type: ignore[no-untyped-call]
-    """Finds the tensors that code writes to, but that may keep earlier values, because the first access is not a write
+    """Finds the tensors that code writes to and that may still keep earlier values: their first access is not a write
     of the whole memory."""
 
     def __init__(self, tensors: Iterable[torch.Tensor]) -> None:

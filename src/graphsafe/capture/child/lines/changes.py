@@ -19,7 +19,7 @@ from graphsafe.report.model import CallSite
 _MOST_READ = 16
 "At most this many paths are read after each line."
 _MOST_LOOKS = 20_000
-"A step that runs more lines is not watched to its end, and no line is found."
+"If a step runs more lines than this, it is not watched to its end, and no line is found."
 
 
 class ChangesSeen:
@@ -91,8 +91,8 @@ class ChangesSeen:
                 self._given.discard(path)
 
     def _read(self, path: str) -> tuple[torch.Tensor | None, int | str] | None:
-        """Return the value at a path: a tensor with the identity of its memory, or None with a number as text. Return
-        None if the path has no such value now, for example because a gradient was dropped."""
+        """Return the value at a path as a pair: a tensor and the identity of its memory, or None and a number as text.
+        Return None if the path has no such value now, for example because a gradient was dropped."""
         try:
             value = self._held(*self._reach.owners[path])
             if isinstance(value, torch.Tensor):

@@ -28,8 +28,8 @@ A_DAY = 90_061.0
 _PART, _PARTS, _STRIDE = 973_894.07, 33, 29
 LATER = tuple(round(at * _STRIDE % _PARTS * _PART, 2) for at in range(1, _PARTS))
 """Further numbers of seconds by which clocks are set ahead, up to a year. For every usual period, from a tenth of a
-second to a year, the numbers fall at points all over the period. This is also true of the first ten numbers alone,
-because slow steps have time only for these."""
+second to a year, the numbers fall at points all over the period. The order is chosen so that this also holds for the
+first ten numbers alone: slow steps have time only for those ten."""
 _SECONDS = ("time", "monotonic", "perf_counter", "process_time", "thread_time", "clock_gettime")
 _CALENDARS = ("localtime", "gmtime", "ctime")
 "Functions that turn a number of seconds into another form. Without an argument, these functions use the current time."

@@ -53,7 +53,7 @@ class Executed:
         """Return the frames of the last line that ran and that stores to this path of state, or nothing.
 
         An element is looked up by its container and key first. If nothing is found, the element is looked up by its key
-        alone. The result then counts only if a single line stores under that key.
+        alone. The result of this look-up is used only if a single line stores under that key.
         """
         held, key = _split(path)
         name = held.split("[")[0].rpartition(".")[2] or held
@@ -161,8 +161,8 @@ def stores_of(file: str) -> Mapping[int, frozenset[Store]]:
 
 
 def _new_tensors(node: ast.AST) -> list[ast.AST]:
-    """Return the calls of methods in `_OF_TENSORS` whose results this node uses. They are calls on tensors, because
-    containers return None. `x in seen or seen.add(x)` uses no result."""
+    """Return the calls of methods in `_OF_TENSORS` whose results this node uses. These are calls on tensors, because
+    the methods of containers with these names return None. `x in seen or seen.add(x)` uses no result."""
     if isinstance(node, (ast.Expr, ast.BoolOp, ast.Lambda, ast.ListComp)):
         return []
     calls = [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.Call)]

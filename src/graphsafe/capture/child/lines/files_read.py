@@ -1,8 +1,8 @@
 """Finds the files that the user's code reads in a step, and the files whose existence or state the code checks in every
 step. Other programs may write these files, and files in `/proc` change by themselves.
 
-Numbers in files of `/proc` can be changed for a step. Nothing else is changed: a step that is told that a file is
-missing might download it, for example.
+Numbers in files of `/proc` can be changed for a step. Nothing else is changed, because a change may have effects: if a
+step is told that a file is missing, for example, it might download the file.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class FilesSeen:
                 yield path, tuple(partial(_numbers_scaled, path, scale) for scale in _SCALES)
 
     def leave_out(self, path: str) -> None:
-        """Leave out a file on which no step depends, also if later steps read it again."""
+        """Leave out a file on which no step depends, even if later steps read it again."""
         self._harmless.add(path)
 
     def shown(self) -> tuple[str, ...]:
@@ -90,7 +90,7 @@ class FilesSeen:
 
 @functools.cache
 def _listen() -> None:
-    """Add the audit hook. This happens once, since Python cannot remove such a hook."""
+    """Add the audit hook. This happens only once, because Python cannot remove such a hook."""
     sys.addaudithook(_opened)
 
 

@@ -21,7 +21,7 @@ _COPIES = ("aten.copy_", "aten._to_copy", "aten.copy.")
 _MOST_ELEMENTS = 1_000
 "At most this many elements of a list are compared."
 NUMBER = re.compile(r"-?(\d|inf\b|nan\b|True\b|False\b)")
-"Matches the beginning of an entry of `Operation.numbers` that is a number and not a string."
+"Matches the beginning of those entries of `Operation.numbers` that are numbers and not strings."
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Operation:
     shapes: tuple[str, ...]
     memory: tuple[str, ...]
     """For a tensor whose memory is older than the steps: its path, and its offset in that memory. Memory on the host
-    has an entry only if it is the source of a copy, since a replay reads that source again."""
+    has an entry only if it is the source of a copy, because a replay reads that source again."""
     view: tuple[str, ...] = ()
     """For a view: the layout and memory of its results. A view runs nothing on the device, but later calls use its
     results."""
@@ -137,8 +137,8 @@ class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
         source: str,
         unnamed: Unnamed,
     ) -> None:
-        """`lasting` maps the address of each storage that lives through all steps to its path. `source` names the state
-        of the default generator."""
+        """`lasting` maps addresses to paths, for all storages that live through all steps. `source` names the state of
+        the default generator."""
         super().__init__()  # type: ignore[no-untyped-call]
         self._sink = sink
         self._lasting = lasting

@@ -15,8 +15,8 @@ from graphsafe.capture.device.structures import by_schema, is_written, tensors_i
 
 
 def calls_of(operations: Iterable[Operation], varying: Collection[int]) -> list[str]:
-    """Return each operation as a string that is the same in every process. The strings contain neither memory
-    nor arguments that are strings. For operations whose indices are in `varying`, they contain no numbers either."""
+    """Return each operation as a string that is the same in every process. The strings leave out memory locations and
+    all arguments of type `str`. For operations whose indices are in `varying`, the strings leave out numbers too."""
     return [
         repr((one.name, () if at in varying else [n for n in one.numbers if NUMBER.match(n)], one.shapes))
         for at, one in enumerate(operations)
@@ -24,7 +24,7 @@ def calls_of(operations: Iterable[Operation], varying: Collection[int]) -> list[
 
 
 def name_of_path(calls: Iterable[str]) -> str:
-    """Return a short name for a path, whose operations `calls_of` has turned into strings."""
+    """Return a short name for a path. `calls` are the path's operations, as strings from `calls_of`."""
     return hashlib.blake2b("\n".join(calls).encode(), digest_size=12).hexdigest()
 
 

@@ -77,8 +77,8 @@ graphed: list[Any] = []
 
 
 def without_own_graphs() -> AbstractContextManager[None]:
-    """Build the target without its graphs in this block. The function's own code is replaced, because the target's
-    module may already have imported the function by name."""
+    """Build the target without its graphs in this block. The code of `make_graphed_callables` itself is replaced,
+    because the target's module may already have imported this function by name."""
     graphed.clear()
     return replaced((torch.cuda.make_graphed_callables, "__code__", _as_they_are.__code__))
 

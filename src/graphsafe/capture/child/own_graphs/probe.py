@@ -1,5 +1,5 @@
-"""Steps a target with its own CUDA graphs, in a child, and compares with the reference, which was built without them.
-Also watches the replays of the target's own graphs."""
+"""Runs steps of a target with its own CUDA graphs in a child, and compares them with the reference, which was built
+without these graphs. Also watches the replays of the target's own graphs."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def copy_reference_state(session: Session, built: Mapping[str, torch.Tensor]) ->
 
 
 def wait_for_file(session: Session, name: str, child: str = REFERENCE) -> bool:
-    """Wait for a file of another child. Return False if that child has ended without it."""
+    """Wait for a file of another child. Return False if that child has ended without writing the file."""
     file, end = session.channel.folder / name, session.channel.folder / ended_marker(child)
     while not file.exists() and not end.exists():
         time.sleep(0.02)
@@ -129,8 +129,8 @@ def given_reference(session: Session) -> tuple[Mapping[str, torch.Tensor], Expec
 
 def replayed(session: Session) -> Replays | None:
     """Capture the step and replay it as the capture child does, but without the comparison of the first step. Return
-    None if there is no usable reference or recording. Afterwards graphsafe keeps no tensor of construction alive, so
-    the target may free them."""
+    None if there is no usable reference or recording. Afterwards graphsafe keeps none of the tensors from construction
+    alive, so the target may free them."""
     given = given_reference(session)
     if given is None:
         return None
@@ -188,7 +188,7 @@ class Replays:
         self.same = SameInputs(self.session, self.reference.refreshed)
         gradients, dropped = self.session.gradients, self.reference.dropped
         self._gradients = {path: one for path, one in gradients.items() if path in dropped}
-        "Gradients that are compared in the memory that replays write, because the refresh drops them."
+        "Gradients that the refresh drops. They are therefore compared in the memory that replays write."
 
     def against(self, what: str) -> str | None:
         """Return the reason why replays do not match the eager steps, or None. `what` names the replays."""
@@ -209,7 +209,7 @@ class Replays:
 
     @property
     def doubt(self) -> str | None:
-        """The reason why differences in some results prove nothing; None if every difference counts."""
+        """The reason why differences in some results prove nothing; None if there is no such reason."""
         return self.same.doubt if any(check.result is None for check in self._checks.values()) else None
 
     def run(self, built: Mapping[str, torch.Tensor], first_step: bool = True) -> None:

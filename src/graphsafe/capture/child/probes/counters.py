@@ -2,8 +2,8 @@
 branch.
 
 A counter is a number, such as a number of steps or the time of a simulation. Each step, together with its refresh,
-changes it by the same amount, so a program reaches its later values. All counters are set ahead by the same number of
-steps, as if a program had run these steps.
+changes a counter by the same amount, so a program reaches the counter's later values. All counters are set ahead by the
+same number of steps, as if a program had run these steps.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from graphsafe.capture.shared.frames import is_user_file
 from graphsafe.capture.shared.replaced import tracing
 
 BEFORE = 2
-"The number of steps after a jump that run before a counter comes to the value in question."
+"After a jump, this many steps run before a counter comes to the value in question."
 _AFTER = 3
-"The number of steps in which a counter comes to this value and passes it."
+"The number of steps in which a counter comes to the value in question and passes it."
 _MOST_JUMPS = 16
 _NEAR = 8
-"If a counter comes to another value so few steps later, the steps go on and no other jump is made."
+"If a counter comes to another such value within this many steps, the steps go on to it without another jump."
 _LONGEST = 64
-"No more steps than about this many run after a jump."
+"The approximate limit on the number of steps after a jump."
 _FARTHEST = 10_000_000
 "No program is expected to run more steps than this."
 _NUMBERS = (int, float)
@@ -70,7 +70,8 @@ class Counters:
 
     def look(self) -> tuple[str, ...]:
         """Read the state after the step. Return the paths of the numbers that still change, without numbers that only
-        the refresh reaches. A number that is the same as before all further steps may only alternate."""
+        the refresh reaches. A number is also left out if it is the same as before all further steps, because it may
+        only alternate."""
         self._after = reach_with_refresh(self._subject)
         self._bindings = Bindings(self._after, clear_caches=False)
         found = []
@@ -103,8 +104,8 @@ class Counters:
         return tuple(found[:_MOST_JUMPS])
 
     def _reached(self, number: float, value: float, by: float) -> Iterator[int]:
-        """Yield the last step before which a counter has not come to a number yet or, if it has passed the number, to
-        the next multiple of it. Multiples of small numbers were reached before."""
+        """Yield the largest number of steps after which a counter has not yet come to `number`. If the counter has
+        already passed `number`, its next multiple is used instead. Multiples of small numbers were reached before."""
         if (number - value) * by <= 0:
             if by < 0 or number <= self._steps * by:
                 return
@@ -127,13 +128,13 @@ class Counters:
         return set(filter(_is_usual, found))
 
     def set_ahead(self, steps: int) -> None:
-        """Set all counters to their values after a number of steps. Raises StateError."""
+        """Set each counter to the value that it has after `steps` more steps. Raises StateError."""
         self._bindings.put_back()
         for path, (value, by) in self._moves.items():
             put_back_host(self._after, path, value + steps * by)
 
     def are_ahead(self, steps: int) -> bool:
-        """Return whether all counters have their values after a number of steps."""
+        """Return whether each counter has the value that it should have after `steps` more steps."""
         owners = self._after.owners
         return all(_is_near(held_at(*owners[path]), value + steps * by) for path, (value, by) in self._moves.items())
 

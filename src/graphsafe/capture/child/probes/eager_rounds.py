@@ -1,10 +1,10 @@
-"""Many eager rounds of a program, with which `rounds.py` compares replays. A round is a call of the refresh, then a
-step or a replay.
+"""Many eager rounds of a program. `rounds.py` compares replays with these rounds. A round is a call of the refresh,
+then a step or a replay.
 
 A refresh may act differently for the first time in the tenth round: it loads new weights, for example, or uses another
 page of a cache. The round in which this happens may depend on host state that the step's Python code changes, and
 replays do not change that state. So replays are compared with eager steps in many more rounds than new inputs alone
-would need. The eager rounds and the replays run in two children. Up to the rounds, both children do exactly the same.
+would need. The eager rounds and the replays run in two children. Before the rounds, both children do exactly the same.
 
 In the first rounds, state that steps change on the device is put back before each round, so that positions do not run
 out of their buffers. Integers that the refresh changes are put back too; other values stay as the refresh leaves them.
@@ -62,15 +62,15 @@ _EVENT_GAP = 20
 _EACH_EVENT = 2
 "Each event happens this many times."
 LAST_ROUNDS = 2
-"""The number of whole rounds after skipped rounds. The first shows what the skipped refreshes have changed. Before the
-second, freed memory is overwritten."""
+"""The number of complete rounds (with a step) after skipped rounds. The first shows what the skipped refreshes have
+changed. Before the second, freed memory is overwritten."""
 LATE_INPUTS = range(PAIR + 1 + MOST_ROUNDS, PAIR + 7 + MOST_ROUNDS)
 "Numbers of the inputs for rounds that let the device fall behind the host."
 INPUTS_GOING_ON = range(LATE_INPUTS.stop, LATE_INPUTS.stop + MOST_GOING_ON)
 _CPU_SECONDS = {"predicted": 2.0, "measured": 6.0}
-"""Evidence of the device -> number of seconds of CPU time after which no further round starts. A GPU gets more time,
-because a refresh may act differently only in later rounds, and because children that share the GPU wait for each other.
-The same time is allowed again for refreshes without a step."""
+"""The device's kind of evidence -> the number of seconds of CPU time after which no further round starts. A GPU gets
+more time, because a refresh may act differently only in later rounds, and because children that share the GPU wait for
+each other. The same time is allowed again for refreshes without a step."""
 _WATCHED = 1.5
 "Watched rounds may use this many times as much CPU time."
 _SECONDS = 20.0
@@ -95,7 +95,7 @@ class Rounds:
     steps_write: bool = True
     "Whether steps change state or inputs in place on the device. If so, state does not depend on the refresh alone."
     is_faithful: bool = False
-    "Whether putting state back undoes nothing that the refresh wrote, so that each round sees all earlier writes."
+    "Whether each round sees everything that earlier refreshes wrote, because putting state back undoes none of it."
     steps: Sequence[StepResult] = ()
     skipped: int = 0
     "The number of later rounds that ran only their refresh, because no time was left for their steps."
@@ -234,8 +234,8 @@ class _Eager:
         return steps, True
 
     def skipping(self, inputs: Iterator[int], watches: bool) -> tuple[int, list[StepResult]]:
-        """Run only the refreshes of the remaining rounds, and then the last whole rounds. Return the number of rounds
-        without a step, and the whole rounds that succeeded."""
+        """Run only the refreshes of the remaining rounds, and then the last, complete rounds. Return the number of
+        rounds without a step, and the complete rounds that succeeded."""
         session, skipped, steps = self.session, 0, list[StepResult]()
         time_left = TimeLeft(self._cpu_seconds, _SECONDS)
         try:
@@ -253,7 +253,7 @@ class _Eager:
         return skipped, steps
 
     def round(self, number: int, refresh: Callable[[int], Sequence[str] | None], watches: bool) -> StepResult | None:
-        """Run one round. Return None if the round fails. A failure proves no fault, since a real program might have
+        """Run one round. Return None if the round fails. A failure proves no fault, because a real program might have
         reset a position earlier."""
         session, watch = self.session, self.watch if watches else None
         try:
@@ -303,8 +303,8 @@ def run(job: Job, channel: Channel) -> None:
 
 
 def _run(job: Job, channel: Channel, early: Rounds | None = None) -> Rounds | None:
-    """Run the rounds and save them. If they fail early, return them instead. `early` are such rounds of a first call:
-    in the second call no state is put back, and the longer rounds are saved."""
+    """Run the rounds and save them. If they fail early, return them instead. `early` are such rounds of a first call.
+    In the second call no state is put back, and of the two series of rounds, the longer one is saved."""
     with opened(job, channel) as session:
         given = given_reference(session)
         if given is None:

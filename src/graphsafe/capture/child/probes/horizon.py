@@ -150,7 +150,8 @@ class _Ahead(StepAhead):
                 self._jump()
         if self._departure is not None:
             return self._departed(held)
-        # The number of steps that fit into the time differs from run to run, but the number in the report should not.
+        # The number of steps that fit into the time differs from run to run, but the number in the report should not
+        # differ.
         return self._ended(power_of_two(held) if reason is None else held, reason)
 
     def _further(self, cpu_seconds: float) -> tuple[int, str | None]:
@@ -194,7 +195,7 @@ class _Ahead(StepAhead):
         return True
 
     def _jump(self) -> None:
-        """Set counters ahead to values at which Python may decide otherwise, and run steps there."""
+        """Set counters ahead to values at which Python may decide differently, and run steps there."""
         if self._counters is None or self._most <= USUAL_STEPS or not self._works():
             return
         self._under, time_left = "further steps", TimeLeft(_CPU_SECONDS_AHEAD, _SECONDS)
@@ -209,8 +210,8 @@ class _Ahead(StepAhead):
                 self._counters.set_ahead(0)
 
     def _holds_after_jump(self, counters: Counters, steps: range) -> bool:
-        """Return whether steps after a jump are like those before. A departure does not count if the first steps after
-        the jump depart already: other state does not agree with the counters."""
+        """Return whether steps after a jump are like those before. If the first steps after the jump already depart,
+        the departure is ignored, because other state then does not agree with the counters."""
         counters.set_ahead(steps.start)
         for ahead in steps:
             self._number = self._last + ahead + 1
@@ -245,8 +246,8 @@ class _Ahead(StepAhead):
         return self._works()
 
     def _works_from(self, early: Bindings) -> bool:
-        """Put back the host's state of the first steps, after a step that failed, so that clocks and values on the host
-        can still be changed. Return whether the step does the same as before."""
+        """After a step has failed, put back the host state of the first steps. Clocks and values on the host can then
+        still be changed for trials. Return whether the step does the same as before."""
         if self._session.subject.refresh is not None:
             self._number = EARLY  # the refresh may have come to the end of its data
         try:
@@ -265,7 +266,7 @@ class _Ahead(StepAhead):
     def _takes_other_path(self) -> bool:
         """Return whether the current step differs from the captured step only in the operations that run. Rounds of the
         refresh can then show whether both steps compute the same. Rounds cannot test a step that uses other memory: the
-        memory of the capture may be freed, and still hold the same values."""
+        memory of the capture may have been freed and may still hold the same values."""
         departure, session = self._departure, self._session
         if departure is None or departure.what == "memory" or not self._texts(self._path) <= self._known_texts:
             return False

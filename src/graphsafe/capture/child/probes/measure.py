@@ -34,7 +34,7 @@ class Times:
 
     median: float | None = None
     spread: tuple[float, float] | None = None
-    "The range that holds eight of ten rounds."
+    "The 10th and the 90th percentile of the rounds' times."
 
     @staticmethod
     def of(rounds: Sequence[float]) -> Times:

@@ -193,8 +193,8 @@ class _Runs:
             self.checks = compared(self.first, plain, self.noise, self.rounding)
 
     def _events(self) -> list[StepResult]:
-        """Run a step after each event, until an event or its step fails. This method is called last, since an event may
-        make changes that cannot be undone."""
+        """Run a step after each event, until an event or its step fails. This method is called last, because an event
+        may make changes that cannot be undone."""
         if not self._session.subject.events:
             return []
         series = self._run("before the events")
@@ -299,7 +299,7 @@ def _apart(left: Mapping[str, str], right: Mapping[str, str]) -> set[str]:
 
 def _moved(first: Series, second: Series, at: int, noise: Spread, inputs: frozenset[str]) -> bool:
     """Return whether new inputs changed an output or state of a step by more than chance alone does. State that only
-    the refresh writes does not count. An input that the step writes counts as state, for example `out`."""
+    the refresh writes is ignored. An input that the step writes, for example `out`, is treated as state."""
     varied, control = first.steps[at], second.steps[at]
     before = first.steps[at - 1].state if at else first.warm
     left_alone = {path for path, digest in varied.given.items() if before.get(path) == digest}

@@ -104,7 +104,7 @@ def _changes(
 
 
 def _is_bounded(reach: ReachableState, path: str) -> bool:
-    """Return whether a container drops old elements by itself, so that it stops growing."""
+    """Return whether a container drops old elements by itself and therefore stops growing."""
     container = reach.sized.get(path)
     return issubclass(type(container), deque) and deque.maxlen.__get__(container) is not None
 

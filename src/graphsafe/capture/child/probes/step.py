@@ -1,6 +1,6 @@
 """Watches an eager step for work that a graph cannot do: every wait, copy, data-dependent size and allocation, by line.
-One run finds all such work, and the step is not stopped. The probe `state` finds how the state that the step reaches
-changes."""
+One run finds all such work, and the step is not stopped. The probe `state` finds how the step changes the state that it
+reaches."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ _MOST_BYTES = 64 * 2**20
 "Host memory from which a step copies is compared only up to this size in bytes. Larger memory holds weights."
 Place = tuple[tuple[CallSite, ...], "Span | None"]
 _LEFT_ALONE, _WRITTEN = "host memory that the step leaves as it is", "host memory that the step itself writes"
-"""How a report describes host memory that differs: in the recorded step, and in the further step. A replay copies from
-such memory, but does not run the Python code that writes it."""
+"""The words with which a report describes host memory that differs: for the recorded step, and for the further step. A
+replay copies from such memory, but does not run the Python code that writes it."""
 
 
 class StepAhead:
@@ -118,8 +118,8 @@ class StepAhead:
     def _step(self, sink: Callable[[Operation], None]) -> Mapping[int, torch.Tensor]:
         """Run a step. Return the values that host memory had before the step, for memory from which the step copies."""
         session = self._session
-        # Without a refresh, the inputs of round 1 are used each time, since other values of inputs would not change the
-        # path of a step here. A refresh may act differently in a later round.
+        # Without a refresh, the inputs of round 1 are used each time, because other values of inputs would not change
+        # the path of a step here. A refresh may act differently in a later round.
         round_of_inputs = 1 if session.subject.refresh is None else max(self._number, 1)
         session.put_inputs(round_of_inputs, seed=_SEED + self._number)
         for tensor, values in self._given.values():
@@ -152,15 +152,15 @@ class StepAhead:
             self._sources.setdefault(copied.data_ptr(), (copied, operation.name, place))
 
     def _found_now(self) -> list[str]:
-        """Return the paths of the tensors that an earlier step left. Tensors that the refresh has replaced do not
-        count."""
+        """Return the paths of the tensors that an earlier step left. Tensors that the refresh has replaced are left
+        out."""
         with outside_modes():
             now = {path: address_of(one) for path, one in reachable_state(self._session.subject).tensors.items()}
             return [path for path, one in self._alive.items() if now.get(path) == address_of(one)]
 
     def unread(self) -> list[str]:
         """Return the paths of the tensors on the device that existed before the recorded step, and that this step did
-        not use. Gradients count only if the step changes their parameters."""
+        not use. A gradient is included only if the step changes its parameter."""
         return [
             path
             for path in self._found

@@ -234,8 +234,8 @@ class Twins:
         return {name: (first.get(name), second.get(name)) for name in sorted(names)}
 
     def _refreshed(self, snapshot: Snapshot, k: int) -> Mapping[str, torch.Tensor]:
-        """Return copies of the tensors that the inputs of replay `k` change. The refresh is called only once for both
-        graphs, because it may read what a replay left."""
+        """Set the inputs of replay `k`, and return copies of the tensors that this changes. The refresh is called only
+        once for both graphs, because it may read what a replay left."""
         snapshot.put_back()
         self._session.put_inputs(k)
         return copies_of(self._session.device, {path: snapshot.tensors[path] for path in snapshot.changed()})

@@ -1,4 +1,4 @@
-"""Finds whether an object of a class that is not the user's own holds tensors."""
+"""Finds whether an object holds tensors, if its class is not the user's own."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _LEVELS = 6
 """The largest number of references in a chain from an object to a tensor in it. A list in an attribute may take two:
 from the object to its `__dict__`, and from the `__dict__` to the list."""
 _RUNS = ("distributed", "multiprocessing", "export", "fx", "jit", "package", "onnx", "profiler")
-"""Parts of torch whose objects run steps, or describe them. The tensors in such objects are not state, or steps do not
-use them."""
+"""Parts of torch whose objects run steps, or describe them. Either the tensors in such objects are not state, or steps
+do not use them."""
 
 
 def holds_tensor(value: Any) -> bool:
     """Return whether a short chain of references leads from the object to a tensor. Chains through parameters and
-    modules do not count, because these belong to the step itself."""
+    modules are ignored, because parameters and modules belong to the step itself."""
     level, seen = [value], {id(value)}
     for _ in range(_LEVELS):
         found = [item for one in level for item in _referents(one)]

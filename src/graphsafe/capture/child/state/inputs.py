@@ -25,8 +25,8 @@ _SHARED = ("ctypes", "_ctypes", "mmap", "multiprocessing.sharedctypes", "multipr
 """Modules whose objects are memory. If a plain object holds such memory, the memory counts as an input of the step. A
 queue or a file in a plain object does not count, because it may only be a log."""
 _BUFFERS = (array, bytearray, memoryview, ctypes.Array)
-"""Types of host memory with numbers that Python reads and a caller overwrites. The tensors made from such objects share
-their memory. As long as such a tensor exists, the object cannot be enlarged."""
+"""Types whose objects are host memory with numbers. Python reads these numbers, and a caller overwrites them. The
+tensors made from such objects share their memory. As long as such a tensor exists, the object cannot be enlarged."""
 
 
 def inputs_of(subject: Subject) -> dict[str, torch.Tensor]:

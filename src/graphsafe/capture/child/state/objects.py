@@ -63,8 +63,8 @@ def is_users_class(kind: type) -> bool:
 
 
 def holds_state(kind: type) -> bool:
-    """Return whether objects of this class hold state. Objects of the user's classes, optimisers and simple namespaces
-    do."""
+    """Return whether objects of this class hold state. This is true of the user's classes, of optimisers and of simple
+    namespaces."""
     if issubclass(kind, (type, types.ModuleType, types.BuiltinFunctionType)):
         return False
     if kind in _DATA:
@@ -135,7 +135,7 @@ def function_of(item: Any) -> types.FunctionType | None:
 
 
 def code_of(called: Any) -> types.CodeType | None:
-    """Return the code that a call runs: of the function inside decorators, or of a module's `forward`."""
+    """Return the code that a call runs: the code of the function inside decorators, or of a module's `forward`."""
     if issubclass(type(called), functools.partial):
         return code_of(functools.partial.func.__get__(called))
     if type(called) is types.MethodType:

@@ -35,9 +35,9 @@ class ReachableState:
     owners: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     """Path of a host value or a tensor -> the container that holds it, and the key.
 
-    A container may be a dict with its key, a list, deque or tuple with the index, a class with the name of the
-    variable, a `Slot`, or a TorchScript module with the name. The container of an attribute, or of a variable of a
-    module, is the `__dict__`.
+    The container is a dict (with the key), a list, deque or tuple (with the index), a class or a TorchScript module
+    (with the name of the variable), or a `Slot`. The container of an attribute, or of a variable of a module, is the
+    `__dict__`.
     """
     tuples: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     """Tuples by path. If an element of a tuple changed, a new tuple can replace the tuple, because tuples have an owner

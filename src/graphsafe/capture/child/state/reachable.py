@@ -24,7 +24,8 @@ def _with_refresh(subject: Subject) -> dict[str, Any]:
 
 
 def reach_with_refresh(subject: Subject) -> ReachableState:
-    """Return `reachable_state` with all that `refresh` refers to, since a refresh may keep state from call to call."""
+    """Return `reachable_state` with all that `refresh` refers to, because a refresh may keep state from call to
+    call."""
     return walk(_with_refresh(subject))
 
 
@@ -51,7 +52,7 @@ def objects_of(subject: Subject) -> list[Any]:
 
 
 def walk(roots: Mapping[str, Any], handler_of: Callable[[type], Handler | None] = handler_of) -> ReachableState:
-    # The walk keeps all objects alive that it finds. Repeated garbage collections over these objects would take most of
+    # The walk keeps alive all objects that it finds. Repeated garbage collections over these objects would take most of
     # the time.
     collecting = gc.isenabled()
     gc.disable()

@@ -1,5 +1,5 @@
-"""Finds everything in the results of a step. Unlike state, nothing in results may be left out silently. An object of an
-unknown class counts as unreadable if it holds tensors that cannot be reached through its attributes."""
+"""Finds everything in the results of a step. Nothing in the results may be left out silently; this differs from state.
+An object of an unknown class counts as unreadable if it holds tensors that cannot be reached through its attributes."""
 
 from __future__ import annotations
 

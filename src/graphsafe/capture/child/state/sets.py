@@ -14,7 +14,8 @@ from graphsafe.capture.child.state.walk import Handler, ObjectWalk
 _MOST_OBJECTS = 200
 _keys: dict[int, tuple[Any, str]] = {}
 """Address of an element -> a weak reference to the element, and the key that it had when a walk first saw it. Later the
-element's values may differ between processes, for example because Python counts only eager steps."""
+element's values may differ between processes: a count in Python code, for example, grows in eager steps but not in
+replays."""
 
 
 def in_order(elements: Any, handler_of: Callable[[type], Handler | None]) -> tuple[list[Any], bool]:

@@ -137,13 +137,13 @@ class Snapshot:
 
     @property
     def keeps_results(self) -> bool:
-        """Whether results of step 1 may remain after everything was put back, so that a repetition of step 1 would use
+        """Whether results of step 1 may remain after everything was put back. A repetition of step 1 would then use
         them."""
         return self._bindings.keeps_results
 
     def put_back(self, put_back_tensors: Callable[[], None] | None = None) -> None:
         """Put back containers, then tensors, and call the user's `reset`. If the function `put_back_tensors` is given,
-        it puts the tensors back. Raises StateError if a tensor changed that was too large to be kept."""
+        it puts the tensors back. Raises StateError if a tensor that was too large to be kept has changed."""
         self._bindings.put_back()
         (put_back_tensors or self.put_back_values)()
         if self._subject.reset is not None:

@@ -31,7 +31,7 @@ def elements_of(path: str, value: Any) -> Iterator[Item]:
 
 
 def objects_among_keys(path: str, value: dict[Any, Any]) -> Iterator[Item]:
-    """Yield the keys of a dict that may hold state, as the elements of a set may."""
+    """Yield those keys of a dict that may hold state. The elements of a set may hold state in the same way."""
     for index, key in enumerate(list(dict.keys(value))):
         if not issubclass(type(key), (*SCALARS, tuple, type, FunctionType, enum.Enum)):
             yield f"{path}.keys()[{index}]", key, None, None

@@ -59,8 +59,7 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 @functools.cache
 def _is_comparable(dtype: torch.dtype) -> bool:
-    """Return whether PyTorch can compare the dtype. PyTorch cannot compare raw bits, and numbers smaller than a
-    byte."""
+    """Return whether PyTorch can compare the dtype. PyTorch cannot compare raw bits or numbers smaller than a byte."""
     name = str(dtype).removeprefix("torch.")
     return name in _COMPARABLE or name.startswith("float8")
 

@@ -79,8 +79,8 @@ class ObjectWalk:
         return bool(self.todo)
 
     def later(self, items: Iterable[Item]) -> None:
-        """Visit these items after all items that are known so far. If an attribute of one of the user's objects holds
-        the same object, the name of that attribute is used for it."""
+        """Visit these items after all items that are known so far. If an attribute of one of the user's objects also
+        holds an item, the item gets the name of that attribute."""
         self._later.append(items)
 
     def last(self, items: Iterable[Item]) -> None:
@@ -88,7 +88,7 @@ class ObjectWalk:
         self._last.append(items)
 
     def forget(self, value: Any) -> None:
-        """Visit an object again at each of its holders. A member of an enumeration has several."""
+        """Visit an object again at each of its holders. A member of an enumeration has several holders."""
         self._seen.discard(id(value))
 
     def take_tensor(self, path: str, tensor: torch.Tensor) -> None:

@@ -85,8 +85,8 @@ def diagnosed(step: Callable[[], Any], stream: torch.cuda.Stream) -> Diagnosis |
     found = _attempted(step, stream, "global")
     if found is None or found.cause != "foreign-stream":
         return found
-    # In the global mode, the first allocation on a stream that was not forked already fails. The relaxed mode permits
-    # it, so that a later wait for this stream shows that the stream is joined.
+    # In the global mode, an allocation on a stream that was not forked fails at once. The relaxed mode permits this
+    # allocation. A later wait for this stream then shows that the stream is joined.
     relaxed = _attempted(step, stream, "relaxed")
     return relaxed if relaxed is not None and relaxed.cause == "unjoined-stream" else found
 

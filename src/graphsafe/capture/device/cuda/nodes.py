@@ -96,11 +96,11 @@ def differences(
 ) -> tuple[Difference, ...]:
     """Return all differences in the order of the graph. `places` are the known places of the nodes of `second`.
 
-    A kernel over lists of tensors has hundreds of words that nothing writes, and that differ by chance. A limit of the
-    number of differences would hide the words that come after them.
+    A kernel over lists of tensors has hundreds of words that nothing writes, and that differ by chance. A limit on the
+    number of differences would hide the words that come after such words.
 
-    An address in the first graph's pool may become any address in the second graph's pool, since each capture allocates
-    its own results. An address outside of the pools has to stay the same.
+    An address in the first graph's pool may become any address in the second graph's pool, because each capture
+    allocates its own results. An address outside of the pools has to stay the same.
     """
     found: list[Difference] = []
     if len(first) != len(second):
@@ -155,7 +155,7 @@ def _named(node: GraphNode) -> str:
 
 
 def _memories(before: int, after: int, pools: tuple[Pool, Pool], segments: Segments) -> tuple[str, str]:
-    """Describe two addresses by the memory that contains them, since addresses differ between processes."""
+    """Describe two addresses by the memory that contains them, because addresses differ between processes."""
 
     def memory(address: int, own: Pool) -> str:
         pool = segments.pool(address)

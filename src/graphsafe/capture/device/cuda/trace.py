@@ -59,7 +59,7 @@ class Running:
         self.reported = False
         "Whether the running op has already been reported. A wait inside the op is then not reported again."
         self.inside: str | None = None
-        "A call that has been reported as a whole, so that events inside it are not reported."
+        "A call that has been reported as a whole. Events inside it are not reported."
         self.before_op: Callable[[str, Sequence[Any]], None] | None = None
         self.after_op: Callable[[str, Sequence[Any]], None] | None = None
 
@@ -211,7 +211,7 @@ def traced(running: Running) -> Iterator[None]:
 
 class NodePlaces:
     """Finds the user's line that launched each node of a capture, by counting the nodes before and after every
-    operation. The places only explain differences. This recording itself is not compared, since it is not a plain
+    operation. The places only explain differences. This recording itself is not compared, because it is not a plain
     recording."""
 
     def __init__(self, stream: torch.cuda.Stream) -> None:

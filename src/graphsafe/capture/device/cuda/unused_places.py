@@ -19,8 +19,8 @@ _LISTS = re.compile(r"(FusedOptimizerTensorList|TensorListScalarList|TensorList)
 """Matches the mangled type of an argument with lists of tensors. The groups of the pattern are the kind of the argument
 and its number of lists."""
 _JOINED = re.compile(r"CatArrInputTensorMetadataI(?:.*?)Li(\d+)ELi\d+EE")
-"""Matches the mangled type of an argument with tensors to concatenate. The group is the number of tensors for which it
-has space."""
+"""Matches the mangled type of an argument with tensors to concatenate. The group is the number of tensors for which the
+argument has space."""
 _WORD = 8
 _MOST_DIMENSIONS = 25
 _SIZES = 4 + 12 * _MOST_DIMENSIONS

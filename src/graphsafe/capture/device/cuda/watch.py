@@ -41,8 +41,8 @@ _RESEEDS: tuple[tuple[Any, str, str], ...] = (
 
 
 def waits_patched(running: Running) -> AbstractContextManager[None]:
-    """Report calls that wait for the device or query it, also through events and streams, and calls that seed the
-    device's generators. Each call is reported by its name."""
+    """Report calls that wait for the device or query it, directly or through events and streams. Also report calls that
+    seed the device's generators. Each call is reported by its name."""
     changes = [(owner, name, _reporting(running, owner, name, kind, spelled)) for owner, name, spelled, kind in _WAITS]
     for owner, name, spelled in _RESEEDS:
         changes.append((owner, name, _reporting(running, owner, name, "random", spelled, how="reseed")))

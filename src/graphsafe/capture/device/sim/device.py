@@ -299,7 +299,7 @@ class SimDevice(Device):
         return Kernels(sum(kind in LAUNCHED for kind in counted), 0)
 
     def trace(self, step: Callable[[], Any], folder: Path) -> Timeline:
-        """Return the order of the work. The result has no times, since they would not be those of a GPU."""
+        """Return the order of the work. The result has no times, because they would not be those of a GPU."""
         seen = SequenceRecorder()
         with self.watch(seen.record), self._launches_reported(seen.launched):
             step()

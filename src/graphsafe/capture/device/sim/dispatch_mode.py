@@ -287,8 +287,8 @@ def _on_host(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, 
 
 
 def _target(world: World, func: Any, inputs: Sequence[torch.Tensor], indices: Sequence[int]) -> int:
-    """Return the device of the result: the device that the call names, else that of the first device tensor, or the
-    scope's device if there are no tensors."""
+    """Return the device of the result. This is the device that the call names. If the call names none, it is the device
+    of the first tensor on a device, or the scope's device if there are no tensors."""
     scope = world.scope
     if takes_device(func) and (scope.explicit or not inputs):
         return scope.place

@@ -25,7 +25,7 @@ TRANSFERS = frozenset({"aten::_to_copy", "aten::copy_", "aten::copy", "aten::_co
 GETS = frozenset({"aten::index", "aten::_unsafe_index"})
 _PUTS = frozenset({"aten::index_put", "aten::index_put_", "aten::_index_put_impl_", "aten::_unsafe_index_put"})
 READ = "aten::_local_scalar_dense"
-"The operation with which Python reads a number of a tensor."
+"The operation with which Python reads a number from a tensor."
 _COPIES = frozenset({"aten::copy_", "aten::clone"})
 _OPEN_NAMESPACES = frozenset({"fsdp", "profiler", "prim", "prims"})
 """Namespaces besides aten whose ops have no hidden effects: bookkeeping, copies between flat buffers, and PyTorch's own
@@ -124,8 +124,8 @@ _ON_PARTS = frozenset(
     getattr(torch.ops.aten, name)
     for name in ("_indices", "_values", "_nnz", "_coalesce", "coalesce", "is_coalesced", "sparse_dim", "detach")
 )
-"""Operations on sparse tensors that do not depend on whether the tensor is coalesced, or that already wait according to
-the op table."""
+"""Operations on sparse tensors for which it does not matter whether the tensor is coalesced, or which already wait
+according to the op table."""
 
 
 def _transfer(
@@ -286,7 +286,8 @@ def table_entry(func: Any, table: OpTable) -> Op | None:
 
 
 def unseen_stop(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], table: OpTable) -> Effect | None:
-    """Return the effect of a torch function that stops a capture on CUDA but does not show on the CPU, or None."""
+    """Return an effect of a torch function, or None. The effect stops a capture on CUDA but is not visible on the
+    CPU."""
     entry = _stopping_entry(func, name, table)
     if entry is None or name.rpartition(".")[2] in _STRUCTURAL or _shapes_answer(name, args):
         return None

@@ -57,7 +57,7 @@ def _handed_out(
 def _resized(world: World, real: Callable[..., Any], storage: torch.UntypedStorage, size: int) -> Any:
     """Report a resized storage, whose memory is freed and allocated again (FSDP's gathered parameters). On a GPU, the
     allocator may give the memory to other tensors in between. On the simulated device the memory stays where it is,
-    since a graph uses its address."""
+    because a graph uses its address."""
     if not is_tagged(storage):
         return real(storage, size)
     world.record_unknown_effect("torch.UntypedStorage.resize_")
@@ -67,8 +67,8 @@ def _resized(world: World, real: Callable[..., Any], storage: torch.UntypedStora
 
 
 def _started(real: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
-    """Enter the modes in each new thread, since each thread has its own modes. Report a thread that a step starts: the
-    work of this thread is seen, but not the order of that work relative to other threads. graphsafe's own threads
+    """Enter the modes in each new thread, because each thread has its own modes. Report a thread that a step starts:
+    the work of this thread is seen, but not the order of that work relative to other threads. graphsafe's own threads
     launch no work."""
 
     def start(thread: threading.Thread) -> None:

@@ -65,7 +65,8 @@ class SimFunctionMode(TorchFunctionMode):
         elif func in INHERITS_NOTHING:
             literal = literal or _holds_list(args[1])
             if world.shapes is not None:
-                # PyTorch would make a tensor from a list on the meta device, where nothing shows that it is copied.
+                # From a list, PyTorch would make a tensor on the meta device, where nothing shows that the list is
+                # copied.
                 args = args[0], with_tensors(args[1]), *args[2:]
         else:
             place = HOST if func in placement.constructors_from_numbers() else _first_index(args, kwargs)
@@ -141,7 +142,7 @@ class SimFunctionMode(TorchFunctionMode):
         world = self.world
         literal = literal or world.scope.literal
         scope = Scope(world.scope.via or name_of(func), place, explicit=True, literal=literal)
-        # A lazy parameter without a shape accepts `to`, but not the operation itself.
+        # A lazy parameter without a shape accepts `to`, but not the operation `_to_copy` by itself.
         plain = torch._C.DisableTorchFunctionSubclass() if is_lazy(tensor) else nullcontext()
         with world.within(scope), plain:
             moved: torch.Tensor = torch.ops.aten._to_copy.default(

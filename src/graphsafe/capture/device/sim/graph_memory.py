@@ -3,7 +3,7 @@ events give. Poisons memory that only graphs still refer to.
 
 Memory to which only graphs refer is poisoned because a GPU's allocator would reuse it. On the simulated device a graph
 keeps its storages alive, so the other references to a storage are counted. Memory that was allocated during a capture
-belongs to the graph's pool and is not given to others while the graph exists.
+belongs to the graph's pool and is used for nothing else while the graph exists.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class SimStream:
     "Zero for the device's default stream."
     priority: int = field(default=0, compare=False)
     foreign: bool = field(default=False, compare=False)
-    "Whether another library made the stream, so that it may use the stream at any time."
+    "Whether another library made the stream. Such a library may use the stream at any time."
 
     @property
     def key(self) -> tuple[int, int]:
@@ -49,8 +49,8 @@ class Node:
     func: Any
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    """The arguments, fixed at the capture. Numbers have their values at the capture. Tensors are aliases, which keep
-    the addresses. An unpinned host tensor is a copy, since a kernel is given its value."""
+    """The arguments, fixed at the capture. Numbers have the values that they had at the capture. Tensors are aliases,
+    which keep the addresses. An unpinned host tensor is a copy, because a kernel is given its value."""
     outputs: tuple[torch.Tensor, ...]
     "Detached aliases of the tensors that the operation returned at the capture. A replay writes into these tensors."
     op: str

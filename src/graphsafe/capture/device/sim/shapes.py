@@ -1,9 +1,9 @@
 """Runs operations in shapes mode, in which a large model is built and stepped without memory for its weights.
 
-Floating-point values on the device are never computed, and neither are the values of large tensors anywhere. Small
-tensors of integers and booleans are computed as long as their inputs are known, so positions, lengths and masks control
-the step as they would on a GPU. If Python reads an unknown value, it gets `answer`. A `while` loop that asks very often
-sometimes gets the opposite answer, so that it ends.
+Floating-point values on the device are never computed. The values of large tensors are computed neither on the device
+nor on the host. Small tensors of integers and booleans are computed as long as their inputs are known, so positions,
+lengths and masks control the step as they would on a GPU. If Python reads an unknown value, it gets `answer`. A `while`
+loop that asks very often sometimes gets the opposite answer, so that it ends.
 """
 
 from __future__ import annotations

@@ -277,7 +277,7 @@ def _grouped(lists: list[list[Any]], with_indices: bool = False) -> dict[Any, An
 
 
 def _placed(world: World, real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Put the zeros and ones that a backward pass makes on the device of the tensors from which it starts."""
+    """A backward pass makes zeros and ones: put them on the device of the tensors from which the pass starts."""
     with world.within(Scope(via=world.scope.via, place=max_device_index((args, kwargs)))):
         return real(*args, **kwargs)
 
@@ -332,7 +332,7 @@ def _note_autocast(world: World) -> None:
 
 
 def _autocast(real: Callable[..., None]) -> Callable[..., None]:
-    """Use the CPU's autocast, since the tensors are on the CPU. The CPU's list of ops differs from CUDA's list."""
+    """Use the CPU's autocast, because the tensors are on the CPU. The CPU's list of ops differs from CUDA's list."""
 
     def init(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
         world = worlds.active()

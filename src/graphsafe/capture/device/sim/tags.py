@@ -32,8 +32,8 @@ def holders(number: int) -> int | None:
 
 @functools.cache
 def _objects_last() -> bool:
-    """Return whether a storage keeps the same Python object as long as it exists, so that this object counts as a
-    reference. Torch 2.12 keeps one object; torch 2.9 does not."""
+    """Return whether a storage keeps the same Python object as long as the storage exists. If so, this object is one of
+    the references to the storage. Torch 2.12 keeps one object; torch 2.9 does not."""
     if _use_count is None:
         return True
     tensor = torch.empty(0)
@@ -73,7 +73,7 @@ class Ledger:
         self.allocated = 0
         self.peak = 0
         self.on_memory_event: Callable[[MemoryEvent], None] | None = None
-        "Called for each allocation and release; None if nothing needs them."
+        "A function that is called for each allocation and release; None if nothing needs these calls."
 
     def take(self, block: int, nbytes: int) -> None:
         self.allocated += nbytes

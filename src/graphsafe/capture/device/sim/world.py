@@ -57,26 +57,29 @@ class World:
         self.graphs: weakref.WeakSet[Graph] = weakref.WeakSet()
         self.sink: Callable[[StepEvent], None] | None = None
         self.ran: Callable[[Any, Sequence[Any], Mapping[str, Any], Sequence[torch.Tensor]], None] | None = None
-        "Called for each operation that ran eagerly on a device, with its results; None if nothing needs them."
+        """A function that is called for each operation that ran eagerly on a device, with the operation's results; None
+        if nothing needs these calls."""
         self.resized: Callable[[torch.UntypedStorage], None] = lambda _: None
-        "Called with each storage on a device before `resize_` gives it other memory."
+        "A function that is called with each storage on a device before `resize_` gives the storage other memory."
         self.attempts: Callable[[Attempt], None] | None = None
         self.launched: Callable[[str, str], None] | None = None
-        "Called with the kind (`graph`, or a node's kind) and the name of each launch; None if nothing needs them."
+        """A function that is called with the kind (`graph`, or a node's kind) and the name of each launch; None if
+        nothing needs these calls."""
         self.stepping = False
         "Whether a step has begun. Before the first step, the target is imported and built."
         self.shapes: Shapes | None = None
         "The runner that computes shapes and no values; None if values are computed."
         self.unknown: dict[str, int] = {}
-        "Unknown effects of steps, with their lines, in the order in which they happened -> the number of the thread."
+        """Unknown effect of a step, with its line -> the number of the thread. The entries are in the order of the
+        effects."""
         self.doubted = False
         "Whether the values of any memory depend on an unknown effect. The memory's tag names the effect."
         self.refusals_seen = 0
         "Number of events that a capture would refuse."
         self.limits: dict[tuple[str, str], str] = {}
         self.asked: Callable[[Asked], None] | None = None
-        """Called when code asks whether a capture is under way; the code then gets the answer True. If this function is
-        None, the code gets the true answer."""
+        """A function that is called when code asks whether a capture is under way; the code then gets the answer True.
+        If this function is None, the code gets the true answer."""
         self.collective_lanes: dict[int, SimStream] = {}
         "Device -> the stream on which it runs collectives."
         self.capture_lane: SimStream | None = None

@@ -41,8 +41,8 @@ class Candidate:
 
 @dataclass
 class Sharing:
-    """The shared capture. After `run()`, `pool` is its part of the report, and `findings` returns findings and
-    limits."""
+    """The shared capture. After `run()`, `pool` is the report's part about this capture, and `findings` returns
+    findings and limits."""
 
     supervisor: Supervisor
     request: CaptureRequest

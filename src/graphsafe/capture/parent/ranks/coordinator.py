@@ -1,5 +1,5 @@
-"""Coordinates ranks that run the same children at the same time, in the parent. Joins the decisions that the ranks make
-together, and finds children that must be ended because another rank cannot continue."""
+"""Coordinates, in the parent, the ranks that run the same children at the same time. Joins the decisions that the ranks
+make together, and finds children that must be ended because another rank cannot continue."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Siblings:
 
 class Coordinator:
     """Coordinates the ranks of a target. Each rank has a thread, and all threads share this object. A target without
-    ranks registers no children, since none of them waits for another."""
+    ranks registers no children, because none of them waits for another."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -86,7 +86,7 @@ class Coordinator:
             return "the ranks do not issue the same collectives" if siblings.divergence else None
 
     def first_to_fail(self, child: Child) -> bool:
-        """Return whether no other rank's child of this kind failed earlier. The result is known only when all children
+        """Return False if another rank's child of this kind failed earlier. The result is known only when all children
         of this kind have ended."""
         with self._lock:
             siblings = self._siblings.get(child.job.rendezvous)
@@ -119,9 +119,9 @@ class Coordinator:
 
 
 def _first(siblings: _Siblings) -> int | None:
-    """Return the rank that failed first. The order is given by the times in the ranks' own reports. Without a report,
-    the time of the end or of the last sign of life counts. Errors that other ranks report later (a closed connection)
-    follow from the first failure."""
+    """Return the rank that failed first. The order is given by the times in the ranks' own reports. If there is no
+    report, the time of the child's end, or of its last sign of life, is used. Errors that other ranks report later (a
+    closed connection) follow from the first failure."""
 
     def when(rank: int) -> float:
         child = siblings.children[rank]

@@ -12,8 +12,8 @@ from graphsafe.capture.parent.ranks.coordinator import Coordinator
 
 
 def side_by_side(works: Sequence[Callable[[], None]], abandon: Callable[[], None] = lambda: None) -> None:
-    """Run all functions in `works`, each in a thread. After the first exception, `abandon` is called, so that the
-    others end too. The first exception is raised at the end; exceptions after it are dropped."""
+    """Run all functions in `works`, each in a thread. After the first exception, `abandon` is called, so that the other
+    functions end too. The first exception is raised at the end; later exceptions are dropped."""
     if len(works) == 1:
         works[0]()
         return

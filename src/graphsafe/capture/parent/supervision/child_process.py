@@ -94,8 +94,8 @@ class Child:
         return [line[:400] for line in lines if line.strip()][-count:]
 
     def _end_of(self, killed_as: Ending | None) -> Ended:
-        """Return how the child ended. The answer comes from the child's own report; without a report, from an action of
-        the parent; and otherwise from the exit status."""
+        """Return how the child ended. The answer comes from the child's own report. If there is none, it comes from
+        what the parent did (timeout or stop), and if the parent did nothing, from the exit status."""
         # A child that cannot write its answer, for example because the disk is full, prints a line instead.
         answers, complaint = self.answers, self._printed(FAULT) if self.status == FAILED else None
         end, failure = answers.get(Ended), answers.get(TargetFailure)
@@ -140,7 +140,7 @@ class Child:
         return next((line for line in self.last_lines(1) if line.startswith(beginning)), None)
 
     def drain(self, descriptor: int) -> None:
-        """Read a pipe in a thread. Keep only the end of the output, since a target may print any amount."""
+        """Read a pipe in a thread. Keep only the end of the output, because a target may print any amount."""
         self._reader = threading.Thread(target=self._read, args=(descriptor,), daemon=True)
         self._reader.start()
 

@@ -27,7 +27,8 @@ class DeviceStay:
     owner: object
     "The owner of the child. Children of one owner exclude each other only if one of them must be alone on the device."
     bytes: int | None
-    "Number of bytes that the child takes. None if the target has not been built yet, so that the number is not known."
+    """Number of bytes that the child takes. None if the target has not been built yet, because the number is not known
+    before that."""
     total: int | None
     "Number of bytes of the device's memory, if known."
     alone: bool = False
@@ -37,7 +38,7 @@ class DeviceStay:
     company: bool = False
     "Whether a child of another owner was on the device at any time during the stay."
     idle_since: float | None = None
-    "The time since which the child has only waited to be alone on the device."
+    "The time at which the child began to wait until no other child uses the device; None before that."
 
 
 class DeviceUse:

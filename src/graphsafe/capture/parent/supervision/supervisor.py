@@ -65,8 +65,8 @@ class Supervisor:
         "Servers that are still importing the libraries of the build child."
         self._fresh = False
         self._followed: set[Key] = set()
-        """Keys whose libraries have been imported, or could not be imported. The import is tried after only one build
-        child."""
+        """Keys whose libraries have been imported, or could not be imported. The import is tried only once, after one
+        of the build children."""
         self._running: dict[int, Child] = {}
         self._memory: dict[str, tuple[int | None, int | None]] = {}
         "Device -> bytes that the target takes, and bytes of the device, as the target's build child reported them."

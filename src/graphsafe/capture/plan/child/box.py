@@ -1,5 +1,5 @@
-"""Writes the part of emitted code for variables whose value differs from step to step. Eager statements store such a
-variable in an object, and read it from there."""
+"""Writes the part of emitted code that handles variables whose value differs from step to step. Eager statements store
+such a variable in an object, and read it from there."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Box:
         return sorted(self.returned.union(*self.passing.values()))
 
     def edits(self, source: Function) -> Iterator[Edit]:
-        """Yield the line that makes the object. For each statement that binds the value of a break, yield a line after
-        it that notes which break returned the value."""
+        """Yield the line that makes the object. For each statement that binds the value of a break, yield a line to
+        insert after the statement. This line notes which break returned the value."""
         if not self.names:
             return
         head = source.body[1 if ast.get_docstring(source.node) is not None else 0]

@@ -102,7 +102,7 @@ def without_line(answers: Answers) -> list[str]:
 
 
 def unexplained(paths: Sequence[str], lines: Mapping[str, Sequence[tuple[CallSite, ...]]]) -> str | None:
-    """Return the first path without a known line. A known line of another path of the same object counts too."""
+    """Return the first path without a known line. A known line for another path of the same object is enough."""
     known = {_object_of(path) for path, found in lines.items() if any(found)}
     return next((path for path in paths if not any(lines.get(path, ())) and _object_of(path) not in known), None)
 

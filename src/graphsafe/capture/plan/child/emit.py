@@ -141,7 +141,7 @@ class _Writer:
         self._installed.append(f"if fn is not None:\n        _replace({own}, {planned})")
 
     def _box(self, source: Function, numbers: Sequence[int]) -> Box:
-        """Return the variables of the function that have another value in each step. Raises Unemittable."""
+        """Return the function's variables that have another value in each step. Raises Unemittable."""
         passing = between(source, [one for one in self._search.regions if function_with(one) is source])
         for region, names in passing.items():
             if names and region not in self._chosen.values():
@@ -307,7 +307,7 @@ _WORDS = re.compile(r"(?<!\w)__\w*?[^\W_]\w*")
 
 
 def with_mangled_names(text: str, owner: str) -> str:
-    """Write private names in the mangled form of their class, since emitted code is outside of the class."""
+    """Write private names in the mangled form of their class, because emitted code is outside of the class."""
 
     def mangled(word: re.Match[str]) -> str:
         return word[0] if word[0].endswith("__") else f"_{owner.lstrip('_')}{word[0]}"
@@ -328,8 +328,8 @@ def with_mangled_names(text: str, owner: str) -> str:
 
 
 def with_variables(name: str, shared: Sequence[str], written: str) -> str:
-    """Return a function's code inside another function, whose parameters are the variables that the original shares
-    with its enclosing function."""
+    """Return a function's code inside an outer function. The parameters of the outer function are the variables that
+    the original shares with its enclosing function."""
     arguments = ", ".join(f"{variable}: Any" for variable in shared)
     inner = textwrap.indent(written, "    ")
     return f"def {name}({arguments}) -> Callable[..., Any]:\n{inner}\n\n    return {name}"

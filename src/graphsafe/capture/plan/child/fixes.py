@@ -16,7 +16,7 @@ from graphsafe.capture.shared.places import location
 from graphsafe.report.model import CallSite, Fix
 
 _MOST_OPERATIONS = 1000
-"""The largest number of operations of a step for which cheaper, wider breaks are searched. In a larger step a piece is
+"""Cheaper, wider breaks are searched for only if a step has at most this many operations. In a larger step a piece is
 only a small share of the work, and the search would take seconds."""
 
 
@@ -64,7 +64,7 @@ def _needed(search: Search) -> set[CallSite]:
 
 
 def _coverage(search: Search, mended: Set[CallSite]) -> float:
-    """Return the coverage of the plan if the lines `mended` are fixed, so that only the other lines are to blame."""
+    """Return the coverage of the plan if the lines `mended` are fixed and only the other lines are to blame."""
     regions = merged([region for region, roots in search.parts if not roots <= mended])
     if regions not in search.coverages:
         search.coverages[regions] = _joined(search, regions)

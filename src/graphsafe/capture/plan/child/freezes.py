@@ -25,7 +25,8 @@ NeedKind = Literal["statement", "block", "defined", "used", "around", "caller", 
 class Need:
     """A change that the breaks need.
 
-    - `statement`, `block`: the statement to which `frames` lead, or the one around it, has to run eagerly
+    - `statement`, `block`: the statement to which `frames` lead (for `block`, the statement around it) has to run
+      eagerly
     - `defined`, `used`: region number `region` grows to the statement that defines `name`, or to the one that reads it
     - `around`, `caller`: the region grows to the statement around it, or to the call of its function
     - `private`: the region passes on `name` in a buffer of its own
@@ -132,7 +133,8 @@ def _changed_containers(base: Log, other: Log, handed: Sequence[BreakValues]) ->
 
 
 def _operations(base: Log, other: Log, assigned: Mapping[str, tuple[CallSite, ...]]) -> Iterator[Need]:
-    """Yield the needs of operations between breaks that differ in another step, or have other arguments there."""
+    """Yield the needs of those operations between breaks that differ in another step, or that have other arguments
+    there."""
     one, two = ([op for op in log.ops if op.visit is None and op.on_device] for log in (base, other))
     keys = [[(op.name, op.frames) for op in ops] for ops in (one, two)]
     if keys[0] != keys[1]:
@@ -236,7 +238,7 @@ def _kept(log: Log, handed: Sequence[BreakValues]) -> Iterator[Need]:
     """Yield a need for each operation whose gradient a backward pass in a break computes.
 
     The backward pass frees the autograd graph, and only an eager forward pass makes a new one in each step. The results
-    of such an operation are passed from break to break, since a copy would have no autograd graph.
+    of such an operation are passed from break to break, because a copy would have no autograd graph.
     """
     left: list[tuple[int, int | None]] = []
     left += [(key, op.visit) for op in log.ops if op.backward and op.visit is not None for key in op.reads]

@@ -17,7 +17,8 @@ from graphsafe.report.model import CallSite
 
 
 def following(session: Session) -> list[str]:
-    """Run steps on new inputs. Return the paths of host state that differs afterwards, without the arguments."""
+    """Run steps on new inputs. Return the paths of host state that differs afterwards. Paths in the arguments are left
+    out."""
     seen = []
     for k in range(1, REPLAYS + 1):
         session.put_inputs(k)

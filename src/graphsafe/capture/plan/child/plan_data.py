@@ -145,7 +145,7 @@ def _common(names: Sequence[str]) -> str | None:
 
 
 def _modules(log: Log) -> tuple[PlannedModule, ...]:
-    """Return each module with the number of operations in it and its submodules, and with the number of those that are
+    """Return each module with two numbers: the operations in the module and its submodules, and how many of these are
     captured."""
     counts: dict[str, list[int]] = {}
     for op in log.ops:

@@ -223,9 +223,9 @@ def _need(search: Search, broken: GuardBroken) -> Need:
 
 
 def departure(session: Session, search: Search) -> str | None:
-    """Return how a later step first differs from the first step in the code between breaks, or None. The comparison
-    changes the state. Raises GuardBroken if a break passes on another number or size before such a difference is
-    found."""
+    """Return the first difference between a later step and the first step in the code between breaks, or None. The
+    comparison changes the state. Raises GuardBroken if a break passes on another number or size before such a
+    difference is found."""
     steps = _Steps(session, search)
     with cut(search.regions, steps.visit):
         ahead = run_further_steps(session, lambda: steps.inside)

@@ -177,7 +177,7 @@ def learned(known: Sequence[SegmentFailure], failure: SegmentFailure) -> list[Se
 
 
 def whole(probes: Probes) -> Plan:
-    """Return the plan of a step that is ready, which is a single graph."""
+    """Return the plan of a step that is ready. The plan is a single graph."""
     took = probes.timing.graph_ms
     kernels = sum((probes.capture.nodes or {}).values())
     return Plan(
