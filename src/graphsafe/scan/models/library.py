@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join_all
+from graphsafe.scan.domain.naming import BATCHES
 from graphsafe.scan.domain.values import (
     BOOL,
     FLOAT,
@@ -138,6 +139,12 @@ def _promised(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return UNKNOWN if value is None else value
 
 
+def _loader(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """Return a data loader. Its batches are on the host, unless its data set holds device tensors."""
+    made = unknown_result(arguments)
+    return made if made.device else BATCHES
+
+
 _PLAIN = (Tensor, Number, DeviceValue, DtypeValue)
 """Values that contain no other values. A library's function keeps the keywords that `partial` binds if all of them are
 such values."""
@@ -201,6 +208,7 @@ _FUNCTIONS: Mapping[str, builtin_functions.Handler] = {
     "torch.nn.Sequential": torch_functions.sequential,
     "graphsafe.Step": torch_functions.step,
     "torch.from_numpy": lambda frame, node, arguments: Tensor(where="host"),
+    "torch.utils.data.DataLoader": _loader,
     "torch.compile": torch_functions.compile,
     **{f"{module}.make_graphed_callables": torch_functions.graphed for module in _GRAPHING},
     "tensordict.nn.CudaGraphModule": torch_functions.graphed,
@@ -231,6 +239,7 @@ _FUNCTIONS: Mapping[str, builtin_functions.Handler] = {
     **{f"bisect.{name}": builtin_functions.placed_in for name in ("insort", "insort_left", "insort_right")},
     **{f"heapq.{name}": builtin_functions.placed_in for name in ("heappush", "heappushpop", "heapreplace")},
     **{f"itertools.{name}": builtin_functions.listed("iterator") for name in ("islice", "chain", "cycle")},
+    **dict.fromkeys(("tqdm.tqdm", "tqdm.auto.tqdm", "rich.progress.track"), builtin_functions.listed("iterator")),
     "itertools.count": lambda frame, node, arguments: of_elements("iterator", INT),
     "collections.namedtuple": named_tuples.defined,
     "collections.deque": builtin_functions.listed("list"),

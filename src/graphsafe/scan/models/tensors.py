@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
-from graphsafe.scan.domain.naming import names_host
+from graphsafe.scan.domain.joins import sequence
+from graphsafe.scan.domain.naming import last_name, names_host
 from graphsafe.scan.domain.summary import StepInput
 from graphsafe.scan.domain.values import (
     INT,
     NUMBER,
     SIZE,
+    STR,
     UNSET,
     Array,
     DeviceValue,
@@ -73,6 +75,10 @@ def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, 
         return Tensor(where="host", pinned=True, step=unknown.step, certain=False)
     if name == "clip_grad_norm_":
         return Tensor(where="any", ndim=0, step=True)  # FSDP's modules, accelerate and DTensor have this method
+    if unknown.loaded:
+        inside = _in_batch(frame, node, unknown, name, arguments)
+        if inside is not None:
+            return inside
     on_host = unknown.host or (isinstance(node.func, ast.Attribute) and names_host(node.func.value))
     fits = fits_tensors(node)
     is_op = fits and frame.ops.method(name) is not None
@@ -99,6 +105,17 @@ def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, 
             frame.use_number(value, "argument", node)
     made = replace(after, step=after.step or unknown.step, device=after.device or unknown.device)
     return captured_calls.of_unknown(frame, made, arguments)
+
+
+def _in_batch(frame: Frame, node: ast.Call, batch: Unknown, name: str, arguments: Arguments) -> Value | None:
+    """Return the contents that a method of a batch gives, or None for other methods. `to` and `cuda` copy the batch."""
+    if name in ("to", "cuda"):
+        # Whether the loader pins its memory is often an option. This matters only if the copy does not block.
+        receiver = last_name(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+        _METHODS[name](frame, node, Tensor("host", step=True, name=receiver or None, maybe_pinned=True), arguments)
+    if name in ("values", "items"):
+        return of_elements("list", batch if name == "values" else sequence("tuple", (STR, batch)))
+    return batch if name in ("get", "pop", "copy") else None
 
 
 def _is_operand(frame: Frame, name: str, arguments: Arguments) -> bool:

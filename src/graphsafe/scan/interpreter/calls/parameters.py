@@ -258,7 +258,7 @@ class _Parameter:
         frame, name = self.frame, self.node.arg
         is_hot_root = _is_hot_root(frame)
         step = is_hot_root or (type(passed) is Unknown and passed.step)
-        on_host = type(passed) is Unknown and passed.host
+        on_host = type(passed) is Unknown and (passed.host or passed.loaded)
         if frame.depth == 0 and holds_device(declared):
             # Callers are assumed to pass a field of the step's input to the parameter that has the field's name.
             on_host = name in declared_in(frame.project, frame.path).on_host
