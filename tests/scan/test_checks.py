@@ -621,3 +621,12 @@ def test_a_script_turns_off_the_checks_of_the_modules_below_it(tmp_path: Path, f
     )
     findings = scan_paths([tmp_path], Config(root=tmp_path)).findings
     assert sum(finding.code == "GS106" for finding in findings) == count
+
+
+def test_a_message_describes_a_tensor_before_it_is_converted(scan) -> None:
+    source = """
+        class Pairs(nn.Module):
+            def forward(self, mask: torch.BoolTensor):
+                return mask * (1.0 - torch.eye(4, dtype=torch.float)).to(mask)
+    """
+    assert [finding.message.endswith("copy of a host tensor") for finding in scan("GS304", source)] == [True]
