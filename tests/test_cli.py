@@ -133,6 +133,11 @@ def test_help_fits_80_columns_and_cuts_off_no_sentence(
     assert not [line for line in out.splitlines() if line.startswith("  ") and line.endswith("...")]
 
 
+def test_the_first_help_has_an_example_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    examples = [line.split()[1] for line in here(capsys, "--help")[1].splitlines() if line.startswith("  graphsafe ")]
+    assert examples == ["scan", "capture", "run", "explain"]
+
+
 def test_only_commands_with_a_timeline_offer_a_trace_and_run_says_where_its_ledger_goes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

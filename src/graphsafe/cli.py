@@ -144,9 +144,11 @@ def _discard_output() -> None:
 def commands() -> None:
     """Can one step of your PyTorch code be captured and replayed as a CUDA graph?
 
-    \b graphsafe scan src/                 find the lines that prevent a CUDA graph graphsafe capture model.py:build run
-    the step and prove whether a graph can replay it graphsafe run -- python serve.py    watch the graphs of a running
-    program graphsafe explain GS101             read a rule: its meaning, its cause and a repair
+    \b
+    graphsafe scan src/               find the lines that prevent a CUDA graph
+    graphsafe capture model.py:build  prove whether a graph can replay a step
+    graphsafe run -- python serve.py  watch the graphs of a running program
+    graphsafe explain GS101           read a rule: meaning, cause and repair
 
     scan needs neither torch nor a GPU. Without a GPU, capture runs on a simulated device.
 

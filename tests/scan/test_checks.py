@@ -590,3 +590,43 @@ def test_a_package_may_turn_off_the_checks_of_all_distributions(tmp_path: Path, 
     found = [f for f in scan_paths([tmp_path], Config(root=tmp_path)).findings if f.code == "GS106"]
     assert sum(f.location.path.endswith("policy.py") for f in found) == count
     assert sum(f.location.path.endswith("script.py") for f in found) == 1
+
+
+@pytest.mark.parametrize(("made", "count"), [("logits=x", 0), ("logits=x, validate_args=True", 1)])
+def test_a_distribution_inside_another_one_checks_its_values_by_default(scan, made: str, count: int) -> None:
+    source = f"""
+        {{setting}}
+        class Policy(nn.Module):
+            def forward(self, x: torch.Tensor, action: torch.Tensor):
+                return torch.distributions.OneHotCategorical({made}).log_prob(action)
+    """
+    off = "torch.distributions.Distribution.set_default_validate_args(False)\n"
+    assert len(scan("GS106", source.format(setting=off))) == count
+    assert len(scan("GS106", source.format(setting="").replace("=True", "=False"))) == 1
+
+
+@pytest.mark.parametrize(("folder", "count"), [("", 0), ("examples", 1)])
+def test_a_script_turns_off_the_checks_of_the_modules_below_it(tmp_path: Path, folder: str, count: int) -> None:
+    package = tmp_path / "agent"
+    package.mkdir()
+    (tmp_path / folder).mkdir(exist_ok=True)
+    (tmp_path / folder / "train.py").write_text(
+        "from torch.distributions import Distribution\n\nDistribution.set_default_validate_args(False)\n"
+    )
+    (package / "__init__.py").write_text("")
+    (package / "policy.py").write_text(
+        "import torch\nfrom torch import nn\n\nclass Policy(nn.Module):\n"
+        "    def forward(self, mean: torch.Tensor, deviation: torch.Tensor, action: torch.Tensor):\n"
+        "        return torch.distributions.Normal(mean, deviation).log_prob(action)\n"
+    )
+    findings = scan_paths([tmp_path], Config(root=tmp_path)).findings
+    assert sum(finding.code == "GS106" for finding in findings) == count
+
+
+def test_a_message_describes_a_tensor_before_it_is_converted(scan) -> None:
+    source = """
+        class Pairs(nn.Module):
+            def forward(self, mask: torch.BoolTensor):
+                return mask * (1.0 - torch.eye(4, dtype=torch.float)).to(mask)
+    """
+    assert [finding.message.endswith("copy of a host tensor") for finding in scan("GS304", source)] == [True]

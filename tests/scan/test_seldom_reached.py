@@ -337,3 +337,31 @@ def test_callables_in_the_folder_of_an_evaluation_run_beside_steps(tmp_path: Pat
     derived = collector.replace("class Divergence:", "class Divergence(LogitsProcessor):")
     derived = derived.replace("import torch\n", "import torch\n    from transformers import LogitsProcessor\n")
     assert [each.code for each in found(tmp_path / "derived", eval__of__measure=derived)] == ["GS101"]
+
+
+@pytest.mark.parametrize(
+    ("test", "result", "codes"),
+    [
+        ("not torch.any(losses)", "zero", ["GS102"]),
+        ("losses.sum() == 0", "zero", ["GS102"]),
+        ("losses.numel() == 0", "zero", []),
+        ("torch.any(losses)", "zero", ["GS102", "GS301"]),
+        ("losses.numel() == 8", "zero", ["GS301"]),
+        ("not torch.any(losses)", "self.other(zero)", ["GS102", "GS301"]),
+    ],
+)
+def test_a_branch_that_returns_because_nothing_is_left(
+    tmp_path: Path, test: str, result: str, codes: list[str]
+) -> None:
+    result = result.replace("zero", "torch.tensor(0.0, device=losses.device)")
+    loss = f"""
+    import torch
+    from torch import nn
+
+    class Loss(nn.Module):
+        def forward(self, losses: torch.Tensor):
+            if {test}:
+                return {result}
+            return losses.mean()
+    """
+    assert sorted(each.code for each in found(tmp_path, code=loss)) == codes

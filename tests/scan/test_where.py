@@ -1973,3 +1973,43 @@ class Net(nn.Module):
 def test_a_module_that_all_steps_call_with_a_host_tensor(scan: Scan, first: str, second: str, found: bool) -> None:
     read = ("GS101", "first = rows[0, 1:3].tolist()")
     assert (read in scan(SUMMED.format(first=first, second=second))) is found
+
+
+MULTIPLIER = """\
+class Multiplier({bases}):
+    def __init__(self, start: float, device):
+        super().__init__()
+        self.weight = nn.Parameter({made}){end}
+
+class Policy(nn.Module):
+    def __init__(self, device):
+        super().__init__()
+        self.multiplier = Multiplier(1.0, device)
+
+    def forward(self, x: torch.Tensor):
+        return x * {read}.item()
+"""
+
+
+@pytest.mark.parametrize(
+    ("bases", "made", "end", "read", "found"),
+    [
+        ("object", "torch.as_tensor(max(start, 0.0))", "", "self.multiplier.weight", False),
+        ("object", "torch.as_tensor(max(start, 0.0))", "", "(self.multiplier.weight * x).sum()", True),
+        ("object", "torch.zeros(1, device=device)", "", "self.multiplier.weight", True),
+        ("object", "torch.zeros(1)", ".to(device)", "self.multiplier.weight", True),
+        (
+            "object",
+            "torch.zeros(1)",
+            "\n        self.weight.data = self.weight.to(device)",
+            "self.multiplier.weight",
+            True,
+        ),
+        ("nn.Module", "torch.zeros(1)", "", "self.multiplier.weight", True),
+    ],
+)
+def test_a_parameter_of_an_object_that_is_no_module_stays_where_it_is_made(
+    scan: Scan, bases: str, made: str, end: str, read: str, found: bool
+) -> None:
+    codes = [code for code, _ in scan(MULTIPLIER.format(bases=bases, made=made, end=end, read=read))]
+    assert codes == ["GS101"] * found

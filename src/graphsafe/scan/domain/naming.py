@@ -104,7 +104,7 @@ def placed(value: Value, name: str, step: bool, where: Where) -> Value:
     if type(value) is Tensor:
         dtype = value.dtype or ("bool" if MASK_NAME.search(name) and name != "attention_mask" else None)
         sizes = GRID_NAME.search(name) or (where == "device" and SIZES_NAME.search(name))
-        place = where_of(name, where)
+        place = where_of(name, value.where if value.where == "host" else where)
         return replace(
             value, name=name, step=step, where=place, dtype=dtype, maybe_host=bool(sizes), maybe_pinned=place == "host"
         )

@@ -28,6 +28,6 @@ def _searched(files: Files, pattern: re.Pattern[str]) -> bool:
         try:
             if files.search(path, pattern):
                 return True
-        except (KeyError, Unreadable):
+        except Unreadable:
             continue
     return False

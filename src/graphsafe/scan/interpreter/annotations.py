@@ -27,6 +27,7 @@ from graphsafe.scan.domain.values import (
     of_elements,
 )
 from graphsafe.scan.execution.frame import Engine
+from graphsafe.scan.models import packed_sequences
 from graphsafe.scan.models.library_models import runtime_object
 from graphsafe.scan.symbols.index import FileIndex, dotted
 
@@ -198,6 +199,8 @@ def _library_type(engine: Engine, name: str) -> Value:
         return RuntimeObject(made.kind)
     if name.startswith("torch") and last in _TENSOR_TYPES:
         return Tensor(where="any", dtype=_TENSOR_TYPES[last])
+    if name == packed_sequences.CLASS:
+        return packed_sequences.of(Tensor(where="any"))
     if name in _TORCH_TYPES:
         return _TORCH_TYPES[name]
     if name.startswith("torch.nn."):

@@ -176,7 +176,7 @@ def _take(frame: Frame, ways: _Ways, branch: bool, body: list[ast.stmt]) -> None
     verdict = ways.verdict
     around, lazy_count, returned = frame.conditions, len(frame.lazy), len(frame.returns)
     unlikely, seldom = frame.unlikely, frame.seldom
-    rare = frame.hot and (ways.never_taken is branch or (branch and rare_branches.is_rare(frame, ways.node.test)))
+    rare = frame.hot and (ways.never_taken is branch or (branch and rare_branches.is_rare(frame, ways.node)))
     _enter_branch(frame, ways, branch)
     frame.unlikely += rare
     frame.seldom += rare

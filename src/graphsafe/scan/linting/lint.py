@@ -357,7 +357,7 @@ class Linter:
     def _source(self, path: str) -> Source | None:
         try:
             return self._project.files.source(path)
-        except (KeyError, Unreadable):
+        except Unreadable:
             return None
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import PurePath
 
-from graphsafe.scan.domain.values import Instance, RuntimeObject
+from graphsafe.scan.domain.values import Instance, RuntimeObject, number
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.symbols.index import ClassFacts
 
 DISTRIBUTIONS = "torch.distributions."
 UNCHECKED = "[validate_args=False]"
 "The suffix of a distribution's name if its methods do not check values."
+CHECKS_OFF = dict.fromkeys(("validate_args", "set_default_validate_args"), number(False))
+"The keywords of a distribution if the checks of all distributions are off, also of those that it makes itself."
 ON_HOST = "[on the host]"
 """The suffix of a distribution's name if its parameters are on the host. Its methods wait only to check values that are
 on the device."""
@@ -53,15 +56,21 @@ def _lines_of(frame: Frame, ref: str, cls: ClassFacts) -> Iterator[str]:
 
 
 def checks_are_off(frame: Frame) -> bool:
-    """Return whether the checks of distributions are turned off. Either the file itself turns the checks off, or a file
-    of the same package calls `set_default_validate_args` with anything but a literal True."""
+    """Return whether the checks of distributions are turned off. Either the file itself turns the checks off, or a
+    module of the same package or a script in a folder above calls `set_default_validate_args` with anything but a
+    literal True."""
     files = frame.project.files
-    package, _, inside = frame.file.module.partition(".")
 
     def read() -> frozenset[str]:
-        setting = (files.index(path) for path in files.names if _SETS_CHECKS.search(files.data(path) or b""))
-        return frozenset(file.module.partition(".")[0] for file in setting if file is not None and "." in file.module)
+        setting = (path for path in files.names if _SETS_CHECKS.search(files.data(path) or b""))
+        return frozenset(_scope(path, *files.names[path]) for path in setting)
 
-    return bool(files.search(frame.path, _TURNS_CHECKS_OFF)) or (
-        bool(inside) and package in files.table("packages that set checks", read)
-    )
+    if files.search(frame.path, _TURNS_CHECKS_OFF):
+        return True
+    scopes = files.table("folders whose checks are set", read)
+    return bool(scopes) and any(str(folder) in scopes for folder in PurePath(frame.path).parents)
+
+
+def _scope(path: str, module: str, is_package: bool) -> str:
+    """Return the folder of a module's topmost package, or the folder of a script."""
+    return str(PurePath(path).parents[max(module.count(".") + is_package, 1) - 1])

@@ -27,7 +27,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import evaluation
-from graphsafe.scan.models import named_calls
+from graphsafe.scan.models import named_calls, packed_sequences
 
 
 def call(frame: Frame, node: ast.Call, name: str, model: LibraryModel, arguments: Arguments) -> Value:
@@ -92,7 +92,8 @@ _RUNTIME_OBJECTS: Mapping[str, tuple[str, str | None]] = {
 def _returned(name: str, returns: Returns, arguments: Arguments) -> Value:
     """Return the result of a call, as described by a word of its model."""
     if not isinstance(returns, str):
-        return sequence("tuple", [_returned(name, part, arguments) for part in returns])
+        parts = sequence("tuple", [_returned(name, part, arguments) for part in returns])
+        return packed_sequences.after(arguments.first, parts)
     step = any(map(depends_on_step, arguments.values()))
     first = arguments.first
     tensor, _ = as_tensor(first)

@@ -35,13 +35,12 @@ from graphsafe.scan.domain.values import (
     depends_on_step,
     describe,
     may_be_none,
-    number,
     of_elements,
     together,
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import draws, fixed_device
-from graphsafe.scan.models.distributions import DISTRIBUTIONS, ON_HOST, UNCHECKED, checks_are_off
+from graphsafe.scan.models.distributions import CHECKS_OFF, DISTRIBUTIONS, ON_HOST, UNCHECKED, checks_are_off
 from graphsafe.scan.models.op_arguments import (
     are_answers,
     argument,
@@ -75,7 +74,7 @@ SIZE_READS = frozenset(("size", "narrow", "split"))
 def by_table(frame: Frame, node: ast.Call, op: Op, name: str, receiver: Tensor | None, arguments: Arguments) -> Value:
     """Emit the effects of calling an op of the table, and return the result."""
     if name.startswith(DISTRIBUTIONS) and checks_are_off(frame):
-        arguments = replace(arguments, keywords={"validate_args": number(False), **arguments.keywords})
+        arguments = replace(arguments, keywords={**CHECKS_OFF, **arguments.keywords})
     if receiver is not None:
         arguments = in_new_order(name, arguments)
     called = _Called(frame, node, op, name, receiver, arguments)

@@ -183,14 +183,15 @@ def _numpy(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -
 
 def _to(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
     target, dtype = _asked_of_to(node, tensor, arguments)
-    moved = replace(tensor, dtype=dtype, fresh=tensor.fresh or dtype != tensor.dtype)
+    fresh = tensor.fresh or dtype != tensor.dtype
     if target is None:
-        return moved
+        return replace(tensor, dtype=dtype, fresh=fresh)
     fixed_device.named(frame, node)
     non_blocking = arguments.get(1 if type(arguments.get(0, "")) is not DtypeValue else 9, "non_blocking")
     if type(non_blocking) is DtypeValue:
         non_blocking = arguments.get(2, "non_blocking")
-    return _moved(frame, node, moved, target, non_blocking)
+    moved = _moved(frame, node, tensor, target, non_blocking)
+    return replace(moved, dtype=dtype, fresh=moved.fresh or fresh)
 
 
 def _asked_of_to(node: ast.Call, tensor: Tensor, arguments: Arguments) -> tuple[DeviceValue | None, Dtype | None]:

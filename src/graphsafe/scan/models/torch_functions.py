@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
@@ -95,9 +96,24 @@ def same(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 def parameter(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     value = arguments.get(0, "data")
     tensor, _ = as_tensor(value) if value is not None else (None, False)
+    if tensor is not None and tensor.where == "host" and not tensor.maybe_pinned and _stays(frame):
+        # Beside tensors of the device, such a parameter can only be 0-d.
+        return replace(tensor, literal=False, fresh=False, pinned=False, ndim=tensor.ndim or 0)
     if tensor is not None:
         return replace(tensor, where="device", literal=False, fresh=False, pinned=False, maybe_host=False)
     return Tensor(dtype="float")
+
+
+def _stays(frame: Frame) -> bool:
+    """Return whether a parameter stays where it was made, because it belongs to an object that is no module. Neither
+    `to` nor `cuda` of a module moves such a parameter, but the file may move its data."""
+    owner = frame.self_value
+    is_plain = type(owner) is Instance and not frame.hot and not frame.project.has_foreign_base(owner.ref)
+    return is_plain and not frame.project.files.search(frame.path, _MOVES_DATA)
+
+
+_MOVES_DATA = re.compile(r"\.data\s*=[^=\n]*\.(?:to|cuda)\(")
+"Matches assignments that move the data of a parameter: `p.data = p.data.to(device)`."
 
 
 def module_list(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:

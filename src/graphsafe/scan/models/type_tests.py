@@ -20,6 +20,7 @@ from graphsafe.scan.domain.values import (
     Value,
 )
 from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.models import packed_sequences
 from graphsafe.scan.sources.node_memo import memoize_on_node
 from graphsafe.scan.symbols.index import dotted, elements
 
@@ -59,6 +60,8 @@ def is_a(value: Value, wanted: Set[str]) -> bool | None:
         return False
     if type(value) is Array:
         return True if "ndarray" in wanted else False if "Tensor" in wanted else None
+    if packed_sequences.is_packed(value) and "PackedSequence" in wanted:
+        return True
     kinds = _CONTAINERS.get(type(value))
     if kinds is None or not kinds.isdisjoint(wanted):
         return None if kinds is None else True

@@ -67,7 +67,7 @@ def _all_even(frame: Frame, name: str) -> bool:
         file = project.files.index(path)
         try:
             mentions = len(project.files.search(path, mention))
-        except (KeyError, Unreadable):
+        except Unreadable:
             return False
         refs = (f"{path}::{qualified}" for qualified in (file.functions if file is not None else ()))
         nodes = [node for ref in refs if (node := project.function_node(ref)) is not None]

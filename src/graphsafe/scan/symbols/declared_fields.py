@@ -68,7 +68,7 @@ def _declared(project: Project, path: str) -> Declared:
         if not project.files.search(path, KEPT):
             return Declared()
         lines = project.files.source(path).lines
-    except (KeyError, Unreadable):
+    except Unreadable:
         return Declared()
     told = [number for number, line in enumerate(lines, 1) if KEPT.search(line)]
     file = project.files.index(path)

@@ -193,13 +193,13 @@ class Files:
         return self._found[key]
 
     def source(self, path: str) -> Source:
-        """Return the source to which the line numbers of the index refer. Raises KeyError for a file with a known
-        problem, and Unreadable if the file cannot be read."""
+        """Return the source to which the line numbers of the index refer. Raises Unreadable if the file cannot be
+        read."""
         if path in self._sources:
             self._sources.move_to_end(path)
             return self._sources[path]
         if path in self.problems:
-            raise KeyError(path)
+            raise self.problems[path]
         source = self._read(path)
         if path in self.rewritten:
             source, _ = parse_source(source)

@@ -50,6 +50,7 @@ from graphsafe.scan.models import (
     named_calls,
     named_tuples,
     numpy_reads,
+    packed_sequences,
     platforms,
     runtime_objects,
     tensors,
@@ -233,6 +234,8 @@ def _method(frame: Frame, node: ast.Call, function: ast.Attribute, receiver: Val
         if receiver.kind == "super":
             return _super(frame, node, name, arguments)
         return runtime_objects.method(frame, node, receiver, name, arguments)
+    if packed_sequences.is_packed(receiver) and receiver.items:
+        return packed_sequences.of(_method(frame, node, function, receiver.items[0], arguments))
     if isinstance(receiver, (Sequence, Dict, Number)):
         return containers.method(frame, node, receiver, name, arguments)
     if isinstance(receiver, Array):

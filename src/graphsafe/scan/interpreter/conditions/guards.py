@@ -25,7 +25,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.interpreter.conditions.capture_answers import answer, asks_tracers, decided, may_answer
-from graphsafe.scan.models import type_tests
+from graphsafe.scan.models import packed_sequences, type_tests
 from graphsafe.scan.sources.node_memo import memoize_on_node, source_text
 from graphsafe.scan.state import provenance
 from graphsafe.scan.symbols.blocks import Definition
@@ -296,6 +296,8 @@ def _narrow_call(frame: Frame, env: dict[str, Value], test: ast.Call, branch: bo
                 return Tensor(where="any", step=value.step)
             if branch and wanted == {"ndarray"}:
                 return ARRAY
+            if branch and wanted == {"PackedSequence"}:
+                return packed_sequences.of(Tensor("device" if value.device else "any", step=value.step))
             if branch and wanted and wanted <= {"int", "float", "bool", "str"}:
                 return Number()
             return value

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Sequence
 
+from graphsafe.scan.domain.naming import last_name
 from graphsafe.scan.domain.values import Sequence as SequenceValue
 from graphsafe.scan.domain.values import Tensor, Unknown, options
 from graphsafe.scan.execution.frame import Frame
@@ -26,11 +27,26 @@ _PRINTED_WARNING = re.compile(r"\W*warn(ing)?\b", re.I)
 _LEAVES = ast.Return, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom
 
 
-def is_rare(frame: Frame, test: ast.expr) -> bool:
-    """Return whether a test is true in few steps. Many branches of a step loop log, save or evaluate from time to
-    time."""
+def is_rare(frame: Frame, node: ast.If) -> bool:
+    """Return whether few steps take a branch. Many branches of a step loop log, save or evaluate from time to time."""
     asks_rarely = asks_remainder if frame.step_loops else asks_by_name
-    return _holds(frame, test, asks_rarely) or _is_for_numbers(frame, test)
+    return _holds(frame, node.test, asks_rarely) or _is_for_numbers(frame, node.test) or _gives_up(node)
+
+
+@memoize_on_node
+def _gives_up(node: ast.If) -> bool:
+    """Return whether a branch only returns a new tensor, because nothing is left: `if not mask.any(): return
+    torch.tensor(0.0)`."""
+    left, test = node.body[0], node.test
+    if not isinstance(left, ast.Return) or any(last_name(one.func) not in _NEW for one in inside(left, ast.Call)):
+        return False
+    is_no = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+    is_zero = isinstance(test, ast.Compare) and ast.unparse(test).endswith(" == 0")
+    return (is_no or is_zero) and any(last_name(one.func) in _COUNTS for one in inside(test, ast.Call))
+
+
+_COUNTS = frozenset("any sum numel count_nonzero".split())
+_NEW = frozenset("tensor zeros zeros_like new_zeros new_tensor empty full size".split())
 
 
 def leaves_most_steps(frame: Frame, node: ast.If) -> bool:
