@@ -71,7 +71,7 @@ def bound_to(value: Value, name: str) -> Value:
     """Return a value under a new name. If nothing else shows the device of a tensor, the name suggests the device."""
     kind = type(value)
     if kind is Unknown:
-        return known_by(value, name)  # type: ignore[arg-type]
+        return Unknown(value.step, host=True) if _hints_of_name(name)[2] else value  # type: ignore[union-attr]
     if (kind is Union or kind is Dict or kind is Sequence) and _hints_of_name(name)[2]:
         return placed(value, name, depends_on_step(value), "host")
     if type(value) is not Tensor or value.name == name:
@@ -87,10 +87,10 @@ def bound_to(value: Value, name: str) -> Value:
 
 
 def known_by(value: Unknown, name: str) -> Value:
-    """Return an unknown value, marked as staying on the host if its name says so, or a data loader of this name."""
-    if _hints_of_name(name)[2]:
-        return Unknown(value.step, host=True)
-    return BATCHES if not value.device and not value.loaded and LOADER_NAME.search(name) else value
+    """Return an unknown attribute or argument: a data loader, or a value that is marked as staying on the host, if its
+    name says so. Other names may be those of loaders that move their batches, as accelerate's do."""
+    is_loader = not value.device and not value.loaded and LOADER_NAME.search(name) is not None
+    return BATCHES if is_loader else bound_to(value, name)
 
 
 @lru_cache(maxsize=4096)

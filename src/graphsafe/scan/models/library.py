@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join_all
-from graphsafe.scan.domain.naming import BATCHES
+from graphsafe.scan.domain.naming import BATCHES, LOADER_NAME
 from graphsafe.scan.domain.values import (
     BOOL,
     FLOAT,
@@ -118,6 +118,8 @@ def call(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value
 def _by_name(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:
     """Return the result of a function if only its module or the last part of its name is known."""
     head, last = name.partition(".")[0], name.rpartition(".")[2]
+    if LOADER_NAME.search(last):
+        return _loader(frame, node, arguments)
     if head in _NUMPY:
         return numpy_reads.read(frame, node, arguments.values())
     if head == "math":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
 
 from graphsafe.report.model import Confidence
@@ -39,7 +40,7 @@ from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import fixed_device, refills
 from graphsafe.scan.models import captured_calls, named_calls, numpy_reads, operations
 from graphsafe.scan.models.op_arguments import device_named, dtype_named, fits_tensors, may_be_true
-from graphsafe.scan.sources.node_memo import memoize_on_node
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.state.own_changes import own_change
 from graphsafe.scan.state.provenance import is_plain_parameter
 
@@ -112,10 +113,27 @@ def _in_batch(frame: Frame, node: ast.Call, batch: Unknown, name: str, arguments
     if name in ("to", "cuda"):
         # Whether the loader pins its memory is often an option. This matters only if the copy does not block.
         receiver = last_name(node.func.value) if isinstance(node.func, ast.Attribute) else ""
-        _METHODS[name](frame, node, Tensor("host", step=True, name=receiver or None, maybe_pinned=True), arguments)
+        batch_on_host = Tensor("host", name=receiver or None, certain=_is_for_training(frame), maybe_pinned=True)
+        _METHODS[name](frame, node, batch_on_host, arguments)
     if name in ("values", "items"):
         return of_elements("list", batch if name == "values" else sequence("tuple", (STR, batch)))
     return batch if name in ("get", "pop", "copy") else None
+
+
+def _is_for_training(frame: Frame) -> bool:
+    """Return whether a function trains, or is called in a file that trains. Other loops over a data loader may be
+    evaluations or calibrations."""
+    if frame.depth > 0 or frame.node is None:
+        return bool(frame.project.files.search(frame.path, _BACKWARD))
+    return _calls_backward(frame.node)
+
+
+@memoize_on_node
+def _calls_backward(function: ast.AST) -> bool:
+    return any(one.attr == "backward" for one in inside(function, ast.Attribute))
+
+
+_BACKWARD = re.compile(r"\.backward\(")
 
 
 def _is_operand(frame: Frame, name: str, arguments: Arguments) -> bool:
