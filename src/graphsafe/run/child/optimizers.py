@@ -1,5 +1,5 @@
-"""Finds the values that the captured step of an optimizer froze, and the state that the step made for the first time in
-the capture.
+"""Finds the values that the captured step of an optimizer froze, and the state that the optimizer first made in the
+capture.
 
 A schedule writes a new learning rate into `optimizer.param_groups`, but replays do not read the rate there, unless it
 is a tensor. A weight that the program freezes or thaws after the capture is trained as before. Steps are recorded only

@@ -64,8 +64,8 @@ def lost_memory(writer: Writer) -> None:
 
 
 def _overwritten(writer: Writer) -> Iterator[tuple[SeenGraph, OutsideUse, int]]:
-    """Yield the uses of freed tensors of a pool that another graph of the pool overwrites, each with the number of
-    replays at which the tensor was overwritten.
+    """Yield the uses of freed pool tensors whose memory another graph of the pool overwrites. Each comes with the
+    number of replays at which the tensor was overwritten.
 
     One such replay may be a warm-up. So several such replays are required, each after another replay of the overwriting
     graph.

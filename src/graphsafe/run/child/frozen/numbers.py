@@ -30,7 +30,7 @@ _DEEPEST = 12
 _LONGEST = 64
 "At most this many iterations of a loop are followed one by one."
 _SUMMARIES = frozenset({"len", "sum", "max", "min", "any", "all", "bool", "isinstance", "print", "range"})
-"Functions that summarise a list. A list that is passed to one of them does not count as a use of its single numbers."
+"Functions that summarise a list. Passing a list to one of them does not count as a use of its single numbers."
 
 Kind = Literal["number", "size", "flag"]
 
