@@ -39,7 +39,8 @@ class Cause:
     path: str
     before: str | None
     after: str | None
-    "For a tensor that was swapped with others: the path under which its memory was found before."
+    """The value after the change. For a tensor that was swapped with other tensors: the path under which its memory was
+    found before."""
     frames: tuple[CallSite, ...] = ()
     "The calls that led to the change, if they are known."
 
