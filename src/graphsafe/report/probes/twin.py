@@ -70,8 +70,8 @@ class Twin(Probe):
     def explains(self) -> bool:
         """Whether the difference explains wrong replays.
 
-        If only addresses differ and no cause is known, the difference does not count, because work outside the graph
-        may have caused it.
+        It is False if only addresses differ and no cause is known, because work outside the graph may have caused the
+        difference.
         """
         return self.status == "fail" and bool(
             self.causes or any(one.what != "address" for one in self.differences or ())

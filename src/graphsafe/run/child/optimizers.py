@@ -49,7 +49,7 @@ class OptimizerOption:
 class TrainedWeights:
     """The weights that the captured step of an optimizer trains, because they required a gradient.
 
-    Captured code may set `requires_grad` itself, which a replay does not repeat. So a change counts only if, at an
+    Captured code may set `requires_grad` itself, which a replay does not repeat. So a change is reported only if, at an
     earlier replay, the weights were still as in the captured step.
     """
 

@@ -42,7 +42,8 @@ class Touch:
 
 @dataclass(eq=False, slots=True)
 class LetGo:
-    """A tensor that a graph reads, and the names under which objects hold it. Elements of containers do not count."""
+    """A tensor that a graph reads, and the names under which objects hold it. Names of container elements are left
+    out."""
 
     names: Sequence[Name]
     capture: int

@@ -157,8 +157,8 @@ class Steps:
     def _is_beside_replays(self, seen: _Seen, eager: _Eager) -> bool:
         """Return whether the eager steps run among replays.
 
-        This is so if a replay of the same step followed, or if the eager steps have no loop of their own. Eager steps
-        in their own loop, after the last replay, are taken for a check or a benchmark.
+        They do if a replay of the same step followed, or if the eager steps have no loop of their own. Eager steps in
+        their own loop, after the last replay, are taken for a check or a benchmark.
         """
         stacks = [stack for graph in _graphs(seen) for stack in self._played.stacks(graph)]
         if not stacks or self._replays(seen) > eager.replays:

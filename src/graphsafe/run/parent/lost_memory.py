@@ -15,7 +15,7 @@ from graphsafe.run.parent.seen import SeenGraph, last
 from graphsafe.run.parent.writer import Writer, all_named, by
 
 _ENOUGH = 2
-"An overwritten tensor of a pool must be found at this many replays."
+"An overwritten tensor of a pool is reported if it is found at this many replays."
 
 
 def lost_memory(writer: Writer) -> None:

@@ -197,8 +197,8 @@ def _writes(path: str, line: int) -> dict[int, frozenset[str]]:
     """Return, for each line of the innermost `with`, loop or function around `line`, the names that it writes in
     place.
 
-    Only writes up to `line` count. If the block begins on `line`, all writes count, because Python ends a `with` on its
-    first line.
+    Only writes up to `line` are included. If the block begins on `line`, all writes are included, because Python ends a
+    `with` on its first line.
     """
     block = innermost(path, line, ast.With, ast.For, ast.While, ast.FunctionDef, ast.AsyncFunctionDef)
     found: dict[int, frozenset[str]] = {}

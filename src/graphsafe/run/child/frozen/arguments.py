@@ -15,7 +15,7 @@ def ignores(frame: FrameType, name: str, attribute: str | None = None) -> bool:
     """Return whether a function ignores its argument `name`, or an attribute of the argument.
 
     A function ignores an argument if it only writes the argument into a tensor, or only passes the argument to
-    functions that ignore it. Only the running branch counts.
+    functions that ignore it. Only the running branch is examined.
     """
     function = function_of(frame.f_code)
     if function is None:
