@@ -118,9 +118,9 @@ def capture(
     The options are those of `graphsafe capture`. `inputs` are strings such as `ids:i64[4,1]=0..31999`. Everything runs
     in separate processes: this process neither imports the target nor uses a GPU. Nothing is written to disk.
 
-    If the target fails, `report.verdict` says so. If it cannot be imported, built or stepped, the report has a limit of
-    the kind `bad-request`. Raises RequestError if torch is not installed, if an option is invalid, if a file, factory
-    or device does not exist, or if an object cannot be sent.
+    If the target fails, `report.verdict` says so. If it cannot be imported or built, or if its step cannot be run, the
+    report has a limit of the kind `bad-request`. Raises RequestError if torch is not installed, if an option is
+    invalid, if a file, factory or device does not exist, or if an object cannot be sent.
     """
     from graphsafe.capture.given import written
     from graphsafe.capture.request import parse_device, parse_input

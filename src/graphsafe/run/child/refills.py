@@ -1,4 +1,4 @@
-"""Finds writes to memory that graphs read, if nothing orders the write before or after the replay.
+"""Finds writes to memory that graphs read, where nothing orders the write before or after a replay.
 
 Each stream has a clock. The clock says how much work of every other stream is certainly done before the next work of
 this stream begins. When a stream waits for an event, the clock of the event is merged into the clock of the stream.
