@@ -131,6 +131,8 @@ def _departed(departure: Departure) -> str:
     change = f"{departure.op} has {before} at capture and {after} later"
     if departure.what == "operation":
         change = f"the capture runs {before}, but {after} runs later"
+    elif departure.what == "count":
+        change = f"the capture runs {before}, and a later step runs {after}"
     if departure.under == "further steps":
         return f"the step changes {count(departure.step, 'step')} after the capture: {change}"
     return f"{_DECIDED_BY[departure.under]}: {change}"

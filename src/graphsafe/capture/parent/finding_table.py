@@ -56,6 +56,8 @@ def what_departed(departure: Departure) -> str:
         return (
             f" Here a branch changes: the capture runs {departure.before}, but {departure.after}{place} runs {later}."
         )
+    if departure.what == "count":
+        return f" Here the capture runs {departure.before}, and the step runs {departure.after} {later}{place}."
     return f" Here {departure.op}{place} has {departure.before} at capture and {departure.after} {later}."
 
 

@@ -95,18 +95,16 @@ class _Pairing:
         if not (isinstance(before, torch.Tensor) and isinstance(after, torch.Tensor)):
             return _changed_value(name, before, after)
         if before.dtype != after.dtype or before.layout != after.layout:
-            return [("operation", f"{name}: {layout_text(before)}", f"{name}: {layout_text(after)}")]
+            return [("operation", _described(name, before), _described(name, after))]
         if before.shape != after.shape or _strides(before) != _strides(after):
-            return [("extent", f"{name}: {layout_text(before)}", f"{name}: {layout_text(after)}")]
+            return [("extent", _described(name, before), _described(name, after))]
         if index_of(before) == HOST and index_of(after) == HOST:
             return self._on_host(name, before, after)
         if not self._same_memory(before, after):
-            return [("address", f"{name}: {layout_text(before)}", f"{name}: {layout_text(after)} in other memory")]
+            return [("address", _described(name, before), f"{_described(name, after)} in other memory")]
         start, now = _offset(before), _offset(after)
         if start != now:
-            return [
-                ("address", f"{name}: {layout_text(before)} at element {start}", f"{name}: the same at element {now}")
-            ]
+            return [("address", f"{_described(name, before)} at element {start}", f"the same memory at element {now}")]
         return []
 
     def _on_host(self, name: str, before: torch.Tensor, after: torch.Tensor) -> list[Change]:
@@ -114,7 +112,11 @@ class _Pairing:
         that was allocated during the capture is compared by the values that the host wrote into it."""
         by_value = not is_pinned(before) or (self._is_born(0, before) and self._is_born(1, after))
         if not by_value:
-            return [] if self._same_memory(before, after) else [("address", f"{name}: pinned memory", "other memory")]
+            return (
+                []
+                if self._same_memory(before, after)
+                else [("address", f"argument {name} (pinned memory)", "other memory")]
+            )
         if before.is_meta or after.is_meta:  # shapes mode computes no values
             return []
         if tensor_bytes(before.contiguous()) == tensor_bytes(after.contiguous()):
@@ -133,6 +135,11 @@ class _Pairing:
             self._partner.setdefault(one, other) == other and self._taken.setdefault(other, one) == one
             for one, other in zip(old, new, strict=True)
         )
+
+
+def _described(name: str, tensor: torch.Tensor) -> str:
+    what = "the result" if name == "result" else f"argument {name}"
+    return f"{what} ({layout_text(tensor)})"
 
 
 def _changed_value(name: str, before: Any, after: Any) -> list[Change]:
