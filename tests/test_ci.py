@@ -221,6 +221,7 @@ def test_arguments_of_the_action_are_no_script(job: Job) -> None:
     assert not (job.folder / "owned").exists()
 
 
+@pytest.mark.slow
 def test_gitlab(job: Job) -> None:
     job.write({"src/step.py": BAD})
     template = yaml.safe_load((ROOT / "templates" / "graphsafe.gitlab-ci.yml").read_text(encoding="utf-8"))

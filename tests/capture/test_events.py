@@ -74,6 +74,7 @@ def test_what_an_event_announces_may_be_copied_in_place() -> None:
     assert graphsafe.capture(f"{TARGETS}:adopted_later_in_place", device="sim").verdict == "ready"
 
 
+@pytest.mark.slow
 def test_without_a_refresh_each_event_happens_twice_too() -> None:
     report = graphsafe.capture(f"{TARGETS}:grown_pool", device="sim")
     assert report.verdict == "not-ready"

@@ -18,7 +18,7 @@ FROZEN = {
 }
 READY = ["idle_counter", "offsets", "atomics"]
 OTHERS = ["drawn_on_the_host", "ping_pong", "ping_pong_beside_a_draw", "every_fourth", "cooling"]
-SLOW = ("counter_in_a_dict", "shrinking", "idle_counter", "atomics", "every_fourth")
+SLOW = ("counter_in_a_dict", "shrinking", "idle_counter", "atomics", "every_fourth", "decayed", "private_random")
 
 
 @pytest.fixture(scope="module", params=DEVICES)

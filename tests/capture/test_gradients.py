@@ -16,7 +16,10 @@ OWN = {
     "own_scheduled": {"GS702": "error: schedule.step()", "GS703": "warning: training.model.register_forward_hook("},
 }
 FAULTY = ("optimized_by_loop", "without_optimizer", "logged", "kept", "not_always", "not_later")
-SLOW = ("channels_last", "optimized_by_loop", "without_optimizer", "logged", "not_always", "not_later")
+SLOW = (
+    *("channels_last", "optimized_by_loop", "without_optimizer", "logged", "not_always", "not_later"),
+    *("own_carried", "own_handed_on"),
+)
 
 
 @pytest.fixture(scope="module", params=DEVICES)
@@ -37,7 +40,7 @@ def test_gradients_that_others_use_or_that_accumulate_are_not_ready(reports: Rep
     assert reports[name]["verdict"] == "not-ready"
 
 
-@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("name", marked(OWN, SLOW))
 def test_changed_state_is_reported_at_the_line_that_changes_it_if_the_step_reads_it(
     reports: Reports, name: str
 ) -> None:

@@ -12,7 +12,17 @@ SOUND = (
     *("losses_put_by_loop", "empty_iterator", "scaled_training"),
 )
 UNREADABLE = ("zip", "generator", "like_elements", "future")
-SLOW = ("view", "view_of_tensor", "prior", *SOUND[3:], "generator", "like_elements", "future")
+SLOW = (
+    "view",
+    "view_of_tensor",
+    "prior",
+    *SOUND[3:],
+    "generator",
+    "like_elements",
+    "future",
+    "meters_in_set",
+    SOUND[2],
+)
 
 
 @pytest.fixture(scope="module", params=DEVICES)

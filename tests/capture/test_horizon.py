@@ -44,6 +44,7 @@ SLOW = (
     *("numpy_counter", "schedule", "cycle", "context", "reloaded", "exact_later", "transposed", "other_random_state"),
     *("packed", "date", "raw_clock", "local_time", "day", "clock_in_closure", "clock_by_default", "stamp", "timer"),
     *("ring", "alternating", "packed_outside", "grown_base", "polled_by_event"),
+    *("coin", "cpu_usage", "slotted_clock", "night", "half_hours"),
 )
 LINES = {"counter": 30, "swap": 118}
 

@@ -24,7 +24,7 @@ IN_OBJECTS = ("settings",)
 SOUND = ("sigma", "guidance", "logged_flag", "request", "written")
 SLOW = (
     *("as_float", "threshold", "buffers", "list", "lagged_flag", "namespace", "queue", "records", "control"),
-    *("logged_flag", "request"),
+    *("logged_flag", "request", "flag", "left_alone"),
 )
 
 

@@ -24,6 +24,7 @@ SOUND = (
 SLOW = (
     *("banned_word_beside_input", "averaged_by_tensor", "guided_by_tensor", "never_synchronised"),
     *("seldom_grey", "guided", "paged_unchanged", "never_capped"),
+    *("synchronised", "paged", "no_word_banned"),
 )
 
 

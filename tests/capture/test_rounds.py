@@ -23,6 +23,7 @@ SOUND = (
 SLOW = (
     *("hooked", "guarded_upkeep", "pages_counted_by_loop", "resized", "proxied", "gathered"),
     *("step_count_copied", "history", "few_batches", "timed", "penalised", "count_asserted"),
+    "mask_kept",
 )
 
 

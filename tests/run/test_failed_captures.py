@@ -114,6 +114,7 @@ def test_an_error_that_ends_the_program_is_told_at_its_line(
     assert [(one["code"], one["location"]["line"]) for one in found] == [(code, 6) for code in codes]
 
 
+@pytest.mark.slow
 def test_a_capture_that_an_error_of_the_program_leaves_open_is_swallowed_by_nobody(
     tmp_path: Path, valid_report: ValidReport
 ) -> None:

@@ -43,6 +43,7 @@ def breaks(report: Report) -> list[str]:
     return [LINES[place["line"] - 1] for place in places]
 
 
+@pytest.mark.slow
 def test_a_function_that_every_layer_calls_is_one_cut(reports: Reports) -> None:
     plan = reports["stack"]["plan"]
     assert reports["stack"]["verdict"] == "ready-with-breaks" and plan["verified"]
