@@ -11,7 +11,7 @@ SOUND = ("dropped", "channels_last")
 OWN = {
     # target: code -> the level, if it is known, and the beginning of the line of its finding
     "own_dropped": {"GS702": 'error: count["step"] += 1'},
-    "own_carried": {"GS702": 'error: count["step"] += 1', "GS703": "model.weight.grad = gradient("},
+    "own_carried": {"GS702": 'count["step"] += 1', "GS703": "model.weight.grad = gradient("},
     "own_handed_on": {"GS703": 'error: weight.data = kept["copy"]'},
     "own_scheduled": {"GS702": "error: schedule.step()", "GS703": "warning: training.model.register_forward_hook("},
 }
