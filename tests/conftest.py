@@ -1,4 +1,4 @@
-"""What tests of every part share."""
+"""Fixtures and settings that the tests of all parts share."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from graphsafe.report.schema import report_schema
 if TYPE_CHECKING:
     from graphsafe.capture.parent.supervision.servers import Server, SharedServers
 
-# Test processes fill the cores; torch's own threads would wait for each other, spinning.
+# The test processes use all cores. If torch also had several threads, they would spin while they wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# Whoever is started in the background is deaf to Ctrl-C, and so are its children, which tests interrupt.
+# A process that is started in the background ignores Ctrl-C, and so do its children, which tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ValidReport = Callable[[str], Any]
 
 _START_CHILDREN = {"command", "prove", "supervisor"}
-"Fixtures that start children of capture."
+"Fixtures that start the child processes of a capture."
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that start children of capture, put them first, and skip those that need a GPU where there is
-    none."""
+    """Mark the tests that start the child processes of a capture, and run them first. Without a GPU, skip tests that
+    need one."""
     for item in items:
         if _START_CHILDREN & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.child)
@@ -44,7 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Leave what was imported to no collection of garbage: PyTorch alone has half a million objects."""
+    """Keep imported objects out of garbage collection: PyTorch alone has half a million objects."""
     gc.collect()
     gc.freeze()
 
@@ -67,7 +67,7 @@ def _only_marked_tests_start_children(request: pytest.FixtureRequest, monkeypatc
 
 @pytest.fixture(autouse=True)
 def _torch_is_left_as_it_was(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail a test that leaves a setting of PyTorch changed, since a later test of the same process would fail."""
+    """Fail a test that leaves a setting of PyTorch changed, because a later test in the same process could fail."""
     before = _torch_settings()
     yield
     if before is not None:
@@ -84,7 +84,8 @@ def _torch_settings() -> tuple[Any, ...] | None:
 
 @pytest.fixture(scope="session")
 def torch_server() -> Iterator[Server | None]:
-    """Start a process that has imported torch, which takes seconds; give None on systems that cannot fork."""
+    """Start a process that imports torch once, because this takes seconds. The value is None on systems that cannot
+    fork."""
     from graphsafe.capture.api import kept_server
 
     with kept_server() as server:
@@ -95,9 +96,9 @@ def torch_server() -> Iterator[Server | None]:
 def _captures_fork_from_one_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let captures of this process import torch once for all tests.
 
-    Their children are forked anew for each capture, so nothing passes from one to the next. A capture has a server of
-    its own, as it has for users, where the environment has changed since the common one began, or that one has died.
-    A command that a test starts as a process imports torch for itself.
+    The children are forked anew for each capture, so nothing passes from one capture to the next. If the environment
+    has changed since the common server began, or if the common server has died, a capture has its own server, as it has
+    for users. A command that a test starts as a process imports torch itself.
     """
     if request.node.get_closest_marker("child") is None:
         return
@@ -124,7 +125,7 @@ _ENVIRONMENT = _environment()
 
 @pytest.fixture(scope="session")
 def valid_report() -> ValidReport:
-    """Parse a report's JSON text and hold it against the shipped schema."""
+    """Parse a report's JSON text and validate it against the shipped schema."""
     validator = jsonschema.Draft202012Validator(report_schema())
 
     def parse(text: str) -> Any:

@@ -1,4 +1,4 @@
-"""The pairs of tests/data/fixes.yaml as modules: what a step was, and what a fix makes of it."""
+"""The pairs of tests/data/fixes.yaml as modules: a step before and after a fix."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Pair:
     takes: tuple[str, ...]
     is_safe: bool
     cpu: str | None
-    "Why it cannot run on the CPU, None where it can."
+    "Why the step cannot run on the CPU, or None if it can."
     none: str | None
-    "Why there is no fix, None where there is one."
+    "Why there is no fix, or None if there is one."
     before: str
     "The text of a module with the class Step."
     after: str
@@ -58,7 +58,7 @@ def input_expressions() -> Mapping[str, str]:
 
 
 def inputs(pair: Pair, seed: int) -> list[Any]:
-    """The arguments of a step, on the CPU; other ones for another seed."""
+    """Return the arguments of a step, on the CPU. Another seed gives other arguments."""
     import torch
 
     torch.manual_seed(seed)
@@ -72,7 +72,7 @@ def step_class(text: str) -> Any:
 
 
 def factory(text: str, pair: Pair) -> str:
-    """A file with a `build(device)` for `graphsafe capture`."""
+    """Return the text of a file with a `build(device)` for `graphsafe capture`."""
     made = ", ".join(f"{input_expressions()[name]}" for name in pair.takes)
     return f"{text}\n\ndef build(device):\n    return Step().to(device), tuple(a.to(device) for a in ({made},))\n"
 

@@ -23,7 +23,7 @@ def parsed(name: str) -> ast.Module:
 
 
 def modules(*folders: str, holding: str = "") -> Iterator[tuple[str, ast.Module]]:
-    """Yield the modules in these folders, or all, whose text holds `holding`; each with its path."""
+    """Yield the modules whose text contains `holding`, each with its path. Without folders, search all modules."""
     within_folders = tuple(f"{folder}/" for folder in folders) or ("",)
     for name, text in texts().items():
         if name.startswith(within_folders) and holding in text:
@@ -31,5 +31,6 @@ def modules(*folders: str, holding: str = "") -> Iterator[tuple[str, ast.Module]
 
 
 def children(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the statements in a node, and the handlers and cases in which further statements are; no expressions."""
+    """Yield the statements in a node, and the handlers and cases that contain further statements. Expressions are left
+    out."""
     return (one for one in ast.iter_child_nodes(node) if isinstance(one, (ast.stmt, ast.ExceptHandler, ast.match_case)))

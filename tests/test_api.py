@@ -168,7 +168,7 @@ def test_it_is_typed(project: Path) -> None:
         encoding="utf-8",
     )
     source = str(Path(graphsafe.__file__).parents[1])
-    # Without other packages: mypy would read all of torch, and graphsafe's own types do not depend on it.
+    # Other packages are left out: mypy would read all of torch, on which graphsafe's own types do not depend.
     options = ["--cache-dir", "cache", "--follow-imports", "silent", "--no-site-packages"]
     ran = subprocess.run(
         [sys.executable, "-m", "mypy", "use.py", *options],

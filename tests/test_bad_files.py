@@ -1,4 +1,4 @@
-"""Files that nobody can read: each is said in one line, and the rest of the work is done."""
+"""Files that cannot be read: each is reported in one line, and the rest of the work is done."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ NESTED = {
     "branches": "x\nif x: pass\n" + "elif x: pass\n" * 20_000,
 }
 NEWER = "type Alias[T] = tuple[T]\n"
-"Which an older Python than 3.12 leaves to libcst."
+"Syntax that Python before 3.12 leaves to libcst."
 
 
 @pytest.mark.parametrize("kind", UNREADABLE)
@@ -188,7 +188,7 @@ def test_a_working_directory_that_was_removed_is_a_bad_request(
 
 
 def test_an_empty_path_is_a_bad_request(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is what a variable of a script that is not set leaves."""
+    """An unset variable in a script gives an empty path."""
     code, out, err = scan(capsys, "")
     assert (code, out, len(err)) == (2, [], 1)
 
@@ -276,7 +276,7 @@ def test_a_link_out_of_the_project_is_not_followed_and_said(project: Path, capsy
     assert limits(capsys) == [("outside-link", "file.py"), ("outside-link", "folder")]
     _, out, _ = scan(capsys, ".")
     assert [line.split(":")[0] for line in out] == ["hot.py", "inside.py"]
-    # Asked for by name it is read.
+    # A file that the user names is read.
     assert scan(capsys, "file.py")[1][0].startswith("file.py:6:20: GS101")
     assert limits(capsys, "file.py") == [("outside-link", "folder")]
 

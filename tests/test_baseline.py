@@ -1,4 +1,4 @@
-"""A baseline leaves out what was found before and nothing else, and its file can be edited and merged by people."""
+"""A baseline leaves out earlier findings and nothing else, and people can edit and merge its file."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Project:
         return (self.folder / NAME).read_text(encoding="utf-8")
 
     def found(self, *arguments: str) -> list[str]:
-        """The codes of findings that are shown, in order."""
+        """Return the codes of the findings that are shown, in order."""
         return [finding["code"] for finding in self.findings(*arguments) if finding["suppressed"] is None]
 
     def findings(self, *arguments: str) -> list[dict[str, Any]]:
@@ -60,7 +60,7 @@ class Project:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Project:
-    """Two errors, in the baseline."""
+    """Make a project with two errors that are in its baseline."""
     monkeypatch.chdir(tmp_path)
     project = Project(tmp_path, capsys)
     project.write("graphsafe.toml", "")
@@ -74,7 +74,7 @@ def test_known_findings_are_left_out_and_new_ones_are_not(project: Project) -> N
     assert project.run(".") == (0, "no findings; 2 in the baseline; 1 root read\n", "")
     assert project.run("hot.py")[0] == 0
     project.edit("hot.py", "y.mean()", "y.max().item()")
-    # On the same line, of the same rule: one finding, with two causes.
+    # Two causes on the same line for the same rule give one finding.
     project.edit("hot.py", "        y =", "        n = x.max().item()\n        y =")
     assert project.run(".")[0] == 1
     assert project.found() == ["GS101"]
@@ -254,7 +254,7 @@ def test_a_file_that_is_not_understood_is_refused_in_one_line(
 
 
 def test_a_baseline_of_this_version_stays_readable(project: Project) -> None:
-    """What graphsafe 0.1 wrote."""
+    """The baseline was written by graphsafe 0.1."""
     project.write(
         NAME,
         '# Findings\nversion = 1\n\n[[finding]]\npath = "hot.py"\nfunction = "Step.forward"\ncode = "GS101"\n'

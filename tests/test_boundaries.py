@@ -14,7 +14,7 @@ from own_source import SOURCE, children, modules
 
 
 def statements(tree: ast.Module, *, for_types: bool) -> Iterator[ast.Import | ast.ImportFrom]:
-    """Yield the imports of a module, those inside functions too; those under `if TYPE_CHECKING:` run never."""
+    """Yield the imports of a module, including those inside functions. Imports under `if TYPE_CHECKING:` never run."""
     left: list[ast.AST] = [tree]
     while left:
         node = left.pop()
@@ -28,7 +28,7 @@ def statements(tree: ast.Module, *, for_types: bool) -> Iterator[ast.Import | as
 
 @cache
 def imports(tree: ast.Module, *, for_types: bool = False) -> frozenset[str]:
-    """Names of imported modules, and of what is imported from them."""
+    """Return the names of imported modules, and the names that are imported from them."""
     names: set[str] = set()
     for node in statements(tree, for_types=for_types):
         if isinstance(node, ast.Import):
@@ -74,19 +74,20 @@ IN_THE_PARENT = (
     "graphsafe.run.parent",
 )
 IN_THE_USERS_PROCESS = ("graphsafe.guard", "graphsafe.pytest_plugin")
-"Where a block of the running program is watched, and where a test plays the simulated device."
+"The modules that watch a block of the running program, or simulate a device for a test."
 OUTSIDE_OF_CAPTURE = ("graphsafe.commands", "graphsafe.api", "graphsafe.lsp", "graphsafe.report")
 
 
 def test_the_parent_of_a_capture_imports_no_child_and_a_child_no_parent() -> None:
-    """Not for types either. What both use is in neither's folder and imports neither."""
+    """Imports for types are not allowed either. Modules that both use are outside both folders and import neither of
+    them."""
     for name, tree in modules():
         imported = imports(tree, for_types=True)
         module = {dotted(name)}
         in_child, in_parent = within(module, *IN_THE_CHILD), within(module, *IN_THE_PARENT)
         if within(module, *IN_THE_USERS_PROCESS):
             imported -= within(imported, "graphsafe.capture.device")
-        if module == {"graphsafe.run.watching"}:  # judges what its own process has seen
+        if module == {"graphsafe.run.watching"}:  # reports on its own process
             imported -= within(imported, "graphsafe.run.child", "graphsafe.run.parent")
         if not in_child:
             assert not within(imported, *IN_THE_CHILD), name
@@ -127,7 +128,8 @@ def test_hazards_and_state_open_no_files() -> None:
 
 
 def test_rule_codes_are_data() -> None:
-    """scan emits events, and rules match them. It names itself only the codes of what it says about a report."""
+    """scan emits events, and rules match them. Its source names only the codes GS90x, which are about the report
+    itself."""
     for name, tree in modules("scan"):
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " not in node.value:
@@ -147,7 +149,7 @@ def test_the_probes_name_no_device_implementation() -> None:
 
 
 def rows_of_scan() -> list[list[str]]:
-    """The picture of scan's packages in ARCHITECTURE.md, from the bottom up."""
+    """Return the rows of the picture of scan's packages in ARCHITECTURE.md, from the bottom up."""
     text = (SOURCE.parents[1] / "ARCHITECTURE.md").read_text(encoding="utf-8")
     picture = text.partition("## scan\n")[2].split("```")[1]
     packages = {path.parent.name for path in (SOURCE / "scan").glob("*/__init__.py")}
@@ -183,7 +185,7 @@ def imported_modules() -> dict[str, Set[str]]:
 
 
 def in_circles(importers: Mapping[str, Set[str]]) -> set[str]:
-    """Return what imports itself through others, and what imports that."""
+    """Return the modules that import themselves through other modules, and the modules that import such modules."""
     left = dict(importers)
     while free := [name for name, others in left.items() if not left.keys() & others]:
         for name in free:
@@ -192,12 +194,12 @@ def in_circles(importers: Mapping[str, Set[str]]) -> set[str]:
 
 
 def test_no_modules_import_each_other() -> None:
-    """Imports form no circle; those inside functions and those for types count as well."""
+    """Imports form no circle. Imports inside functions and imports for types count as well."""
     assert in_circles(imported_modules()) == set()
 
 
 def test_no_packages_import_each_other() -> None:
-    """Nor do the packages of graphsafe, each as a whole, with the modules beside them."""
+    """The packages of graphsafe, each as a whole, and the modules beside them form no circle either."""
 
     def room(name: str) -> str:
         return ".".join(name.split(".")[:2])

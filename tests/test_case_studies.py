@@ -1,4 +1,4 @@
-"""docs/case-studies/: each reproduction has the verdict and finding of its row; each repair is ready and right."""
+"""docs/case-studies/: each reproduction has the verdict and finding of its row, and each repair is ready and right."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ STUDIES = ROOT / "examples" / "case_studies"
 ROW = re.compile(r"^\| `(\w+)\.py:(\w+)` \| (GS\d+) at `([\w/.]+:\d+)` \| ([\w-]+) \| ([\w-]+) \|$", re.M)
 ROWS = [row for page in PAGES for row in ROW.findall(page)]
 VERSIONS = dict(one for page in PAGES for one in re.findall(r"^# (\w+) ([\d.]+)$", page, re.M))
-DISTRIBUTIONS = {"whisper": "openai-whisper"}  # where it has another name than the module
+DISTRIBUTIONS = {"whisper": "openai-whisper"}  # if its name differs from the module's
 ALL = pytest.mark.parametrize(("file", "name", "code", "place", "before", "after"), ROWS, ids=[row[1] for row in ROWS])
 
 
 def need(place: str) -> None:
-    """Skip where the library of a place is not installed in the page's version: the lines are that version's."""
+    """Skip the test if the library of a place is not installed in the page's version, to which the line numbers
+    belong."""
     library = place.split("/")[0]
     try:
         installed = version(DISTRIBUTIONS.get(library, library))

@@ -49,7 +49,7 @@ class Repository:
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Repository:
-    """One commit with one finding."""
+    """Make a repository with one commit that has one finding."""
     monkeypatch.chdir(tmp_path)
     repository = Repository(tmp_path, capsys)
     (tmp_path / "graphsafe.toml").write_text("", encoding="utf-8")
@@ -122,7 +122,7 @@ def test_what_a_submodule_holds_is_its_own_matter(repository: Repository) -> Non
 
 
 def test_what_fixes_move_down_has_not_changed(repository: Repository) -> None:
-    """Findings are told by the lines that files have after the fixes, not by those that are saved."""
+    """Findings are located by the lines after the fixes, not by the saved lines."""
     literal = "torch.tensor([\n            2.0, 2.0\n        ], device=x.device)"
     fixable = HOT.replace("        return", f"        x = x + {literal}\n        return")
     (repository.folder / "hot.py").write_text(fixable, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""docs/ci.md, the GitHub action and the GitLab template: every block is run as a CI runs it, with `bash -e`."""
+"""docs/ci.md, the GitHub action and the GitLab template: every block is run with `bash -e`, as a CI system runs it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def block(word: str) -> Block:
 
 @pytest.fixture(scope="module")
 def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment that has everything but graphsafe, which the blocks install."""
+    """Make an environment that has everything but graphsafe, which the blocks install."""
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder)
     (library,) = folder.glob("lib/*/site-packages")
@@ -72,7 +72,7 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel that the blocks install, built once; graphsafe's action installs the checkout."""
+    """Build, only once, the wheel that the blocks install. graphsafe's action installs the checkout instead."""
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
@@ -93,7 +93,7 @@ class Job:
             "PIP_NO_COMPILE": "1",  # most modules are never imported
             "PIP_NO_DEPS": "1",
             "PIP_NO_INDEX": "1",
-            "PIP_NO_BUILD_ISOLATION": "0",  # pip takes this one the other way round
+            "PIP_NO_BUILD_ISOLATION": "0",  # pip inverts the meaning of this variable
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             "PRE_COMMIT_HOME": str(folder.parent / "pre-commit"),
             "GIT_CONFIG_GLOBAL": os.devnull,
@@ -123,7 +123,7 @@ class Job:
         return self.bash(f"git add -A && git {who} commit -q -m change {' '.join(options)}")
 
     def github(self, workflow: Any) -> int:
-        """The steps of a workflow's only job; those of other actions than graphsafe's are not run."""
+        """Run the steps of a workflow's only job. Steps that use other actions than graphsafe's are not run."""
         (job,) = workflow["jobs"].values()
         environment = {key: value for key, value in job.get("env", {}).items() if key not in self.environment}
         for step in job["steps"]:
@@ -167,7 +167,7 @@ def job(tmp_path: Path, scripts: Path, wheel: Path) -> Iterator[Job]:
 
 
 def lines(one: Block) -> str:
-    """The commands of a console block."""
+    """Return the commands of a console block."""
     return "\n".join(line[2:] for line in one.text.splitlines() if line.startswith("$ "))
 
 

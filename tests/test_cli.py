@@ -1,4 +1,4 @@
-"""The command line: what it prints where, its exit codes, and one clear line for every bad request."""
+"""The command line: its output on stdout and stderr, its exit codes, and one clear line for every bad request."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ COLD = "def helper():\n    return 1\n"
 Piped = Callable[..., tuple[int, str]]
 
 SAME = {**os.environ, "PYTHONPATH": str(Path(graphsafe.__file__).resolve().parents[1])}
-"A process that starts in another folder has the graphsafe that the tests have."
+"With this environment, a process in another folder has the same graphsafe as the tests."
 
 
 def run(*arguments: str | Path, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    """As a user starts it: a process of its own."""
+    """Run the command as a separate process, as a user does."""
     return subprocess.run(
         [sys.executable, "-m", "graphsafe", *map(str, arguments)],
         cwd=cwd,
@@ -55,7 +55,7 @@ def run(*arguments: str | Path, cwd: Path | None = None, **environment: str) -> 
 
 
 def here(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
-    """The same in this process, which is faster: exit code, stdout, stderr."""
+    """Run the command in this process, which is faster. Return the exit code, stdout and stderr."""
     code = cli.main([str(argument) for argument in arguments])
     out, err = capsys.readouterr()
     return code, out, err
@@ -245,7 +245,7 @@ def test_scan_fails_from_the_fail_level_on(project: Path, capsys: pytest.Capture
 
 
 def test_what_is_only_possible_is_said_on_request(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # Below its default level logging never looks at what it is given.
+    # Below its default level, logging never looks at its arguments.
     logged = "import logging\n" + HOT.replace("return x * x.sum().item()", 'logging.info("%s", x)')
     (project / "hot.py").write_text(logged, encoding="utf-8")
     hidden = "no findings; 1 root read, 1 possible finding hidden (--confidence possible)\n"
@@ -337,7 +337,7 @@ def test_a_file_has_the_same_findings_from_every_folder(
 
 @pytest.fixture
 def piped(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str]]:
-    """Scan a text from stdin in this process; exit code and stdout."""
+    """Scan a text from stdin in this process. The result is the exit code and stdout."""
 
     def scan(text: str, *arguments: str) -> tuple[int, str]:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
@@ -349,7 +349,7 @@ def piped(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
 def test_stdin_stands_for_a_file_of_the_project(
     project: Path, valid_report: Any, piped: Piped, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As an editor asks about a buffer that is not saved: what is hot and what calls mean is the project's matter."""
+    """An editor scans an unsaved buffer in this way. Hot functions and calls are resolved as in the project."""
     (project / "ops.py").write_text("def scaled(x):\n    return x\n", encoding="utf-8")
     (project / "hot.py").write_text(
         HOT.replace("x * x.sum().item()", "scaled(x)").replace(
@@ -734,7 +734,7 @@ def test_report_shows_code_only_if_it_has_not_changed(
     assert err == "graphsafe: changed since the report was written, so their code is not shown: hot.py\n"
 
 
-# what goes wrong with graphsafe itself
+# failures of graphsafe itself
 
 
 def test_a_fault_of_graphsafe_exits_with_3_and_says_what_to_report(
@@ -767,7 +767,7 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     assert process.stdout is not None and process.stderr is not None
     process.stdout.close()
     assert process.stderr.read() == b""
-    assert process.wait(timeout=60) == 141  # as a program that SIGPIPE ends; 1 would mean findings
+    assert process.wait(timeout=60) == 141  # the code of a program that SIGPIPE has ended; 1 would mean findings
 
 
 @pytest.mark.child

@@ -1,4 +1,4 @@
-"""The configuration: where it is found, what it may say, and what is said about a wrong one."""
+"""The configuration: its place, its valid contents, and the error messages for an invalid one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`scan --with report.json`: what a run confirmed of a scan's findings, what it refuted, and what it never reached."""
+"""`scan --with report.json`: the findings of a scan that a run confirmed, refuted or never reached."""
 
 from __future__ import annotations
 
@@ -59,10 +59,11 @@ def test_predictions_meet_a_run(
     assert main(["capture", "model.py:build", "--device", "sim", "-o", "run.json"]) == 1
     capsys.readouterr()
     assert main(["scan", "model.py", "--with", "run.json", "-o", "scan.json"]) == 1
-    # Of `if`, the line in it and two `return`, the run came by two; the docstring and `def` are none.
+    # Four statements count: `if`, the line inside it and two `return`. The run reached two of them. The docstring and
+    # `def` do not count.
     assert capsys.readouterr().err.endswith("2 never reached; the step ran 2 of 4 hot lines (50%)\n")
     assert json.loads(Path("scan.json").read_text())["hot_lines"] == {"all": 4, "ran": 2, "changed": []}
-    # Lines that moved since are known by their fingerprints.
+    # Lines that have moved since the run are found by their fingerprints.
     Path("model.py").write_text(MODEL.replace("import torch\n", "import torch\n\n", 1))
     capsys.readouterr()
     assert main(["scan", "model.py", "--with", "run.json", "-o", "scan.json"]) == 1

@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, and nothing else is put in the place of what is no file."""
+"""Files are written completely or not at all, and a device or a pipe is never replaced by a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""--fix: what it writes, that the step stays the same on the CPU, and what it leaves alone."""
+"""--fix: its edits, equal results of the step on the CPU, and the code that it does not change."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ class Step(nn.Module):
 
 
 def test_fixes_that_overlap_are_made_one_after_the_other(file: Path) -> None:
-    """Both put a line under the same one."""
+    """Both fixes add a line below the same line."""
     file.write_text(TWO, encoding="utf-8")
     after = fix(file, "--unsafe-fixes")
     assert after.count("register_buffer") == 2
@@ -319,7 +319,7 @@ def test_only_changed_lines_are_fixed(file: Path) -> None:
 def test_unsafe_fixes_are_named_in_order_at_the_lines_before_any_fix(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Fixes that add lines, and fixes of later rounds on one line, move nothing in what is printed."""
+    """The printed lines are those before any fix, even if fixes add lines or if later rounds fix the same line."""
     body = "\n".join(
         (
             "        first = x + torch.tensor([1.0, 2.0], device=x.device)",

@@ -31,7 +31,8 @@ class Project:
         return [finding["code"] for finding in found if finding["suppressed"] is None]
 
     def ignored(self, *lines: str, reason: str = "why") -> list[str]:
-        """The lines of a `forward` with comments; the scan after that is clean, and a second time changes nothing."""
+        """Return the lines of a `forward` with the added comments. Check that the next scan is clean, and that a second
+        call changes nothing."""
         self.file.write_bytes((BODY + "".join(f"        {line}\n" for line in lines)).encode())
         before = ast.dump(ast.parse(self.file.read_bytes()))
         assert self.scan("--add-ignore", reason)[0] == 0
@@ -72,7 +73,7 @@ READ = "return x * x.sum().item()"
 )
 def test_a_comment_is_added_or_added_to(project: Project, line: str, written: str) -> None:
     if "GS102" in written or "GS3" in written:
-        # The other code is not found on this line, which is not the question here.
+        # The other code has no finding on this line, so GS901 is ignored.
         (project.file.parent / "graphsafe.toml").write_text('ignore = ["GS901"]\n', encoding="utf-8")
     assert project.ignored(line) == [written]
 
@@ -91,7 +92,7 @@ def test_for_lines_that_can_hold_no_comment_the_next_one_does(project: Project) 
     assert lines == ["return x.sum().item() + \\", f"    1{written}"]
     lines = project.ignored('y = f"""', "{x.sum().item()}", '"""', "return y")
     assert lines == ['y = f"""', "{x.sum().item()}", f'"""{written}', "return y"]
-    # A line that can hold a comment is not meant by one further down.
+    # If a line can have its own comment, a comment on a later line does not apply to it.
     text = f"        return [{READ[7:]},\n            x]{written}\n"
     project.file.write_text(BODY + text, encoding="utf-8")
     assert sorted(project.shown()) == ["GS101", "GS901"]

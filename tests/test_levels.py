@@ -145,7 +145,7 @@ def test_a_capture_has_the_configured_levels_and_the_same_verdict() -> None:
 
     assert captured() == [{("GS401", 7, "note")}, {("GS401", 5, "note"), ("GS101", 5, "error")}]
     configure(GS401="error", GS101="note")
-    # Replay proved the first buffer harmless, so that its line is no error there.
+    # A replay has proved that the first buffer is harmless, so its line is not an error.
     assert captured() == [{("GS401", 7, "warning")}, {("GS401", 5, "error"), ("GS101", 5, "note")}]
 
 

@@ -1,4 +1,4 @@
-"""The language server, driven by a client that speaks the protocol on its stdin and stdout."""
+"""The language server, tested by a client that speaks the protocol on the server's stdin and stdout."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def client(folder: Path) -> Iterator[Client]:
 
 
 def changed(text: str, action: dict[str, Any]) -> str:
-    """A text after an action, as an editor would make it. Columns are UTF-16's."""
+    """Return a text after an action, as an editor would change it. Columns count UTF-16 code units."""
     (change,) = action["edit"]["documentChanges"]
     lines = text.split("\n")
     for edit in sorted(change["edits"], key=lambda edit: -edit["range"]["start"]["character"]):
@@ -171,7 +171,7 @@ def changed(text: str, action: dict[str, Any]) -> str:
 
 
 def test_code_in_a_hover_is_no_markdown(client: Client) -> None:
-    """An image in a string of the scanned code would load something from a foreign server."""
+    """Otherwise, an image in a string of the scanned code would be loaded from a foreign server."""
     read = 'x["``` ![i](https://evil.example/i.png)"].item()'
     client.open("step.py", STEP.replace("torch.tensor(3.0, device=x.device)", read))
     page = client.hover("step.py", 6, 20)["contents"]["value"]

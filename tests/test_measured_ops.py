@@ -1,7 +1,8 @@
-"""What was measured on GPUs (rules/ops/torch-X.Y.json) against the rules and the op table.
+"""Compare measurements on GPUs (rules/ops/torch-X.Y.json) with the rules and the op table.
 
-Where they differ, tests/data/op_exceptions.yaml says why; a difference without a reason fails, and so does a reason
-without a difference. tests/capture/sim/test_atlas.py compares the simulated device, which reads the op table as well.
+tests/data/op_exceptions.yaml gives the reason for each difference. A test fails for a difference without a reason, and
+for a reason without a difference. tests/capture/sim/test_atlas.py compares the simulated device, which reads the op
+table as well.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from graphsafe.optable import Op, OpTable, load_op_table
 ROOT = Path(__file__).resolve().parent.parent
 EXCEPTIONS = ROOT / "tests" / "data" / "op_exceptions.yaml"
 WAITS = frozenset({"reads-host", "dynamic-shape", "hidden-sync", "waits", "copies"})
-"Effects of the op table in which the host waits for the device."
+"The effects in the op table that make the host wait for the device."
 
 Entries = Mapping[str, Mapping[str, Any]]
 
@@ -102,7 +103,8 @@ def test_rules_find_what_was_measured_to_break_a_capture(accuracy: ModuleType, w
 
 
 def test_the_op_table_waits_where_the_gpu_did(entries: Entries, table: OpTable) -> None:
-    """An operation that waited has an effect that waits; what always waits by the table is in no captured step."""
+    """An operation that waited has an effect that waits. If an operation always waits according to the table, no
+    captured step contains it."""
     found: dict[str, str] = {}
     for name, entry in entries.items():
         for operation, waits in {**(entry.get("ops") or {}), **(entry.get("calls") or {})}.items():
@@ -127,7 +129,8 @@ def always_waits(op: Op) -> bool:
 
 
 def test_sums_in_any_order_are_marked(entries: Entries, table: OpTable) -> None:
-    """What gave other bits from run to run, or PyTorch calls not deterministic, has an operation that is marked."""
+    """If a snippet's results differ from run to run, or if PyTorch calls it nondeterministic, one of its operations is
+    marked."""
     found = {
         name: "differs from run to run, but no operation is marked"
         for name, entry in entries.items()

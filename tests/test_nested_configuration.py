@@ -23,7 +23,7 @@ class Step(nn.Module):
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Three steps: under the outer configuration, under one within it, and under one within that."""
+    """Make nested folders with three configurations, one inside the other, and a step in each folder."""
     for name in (".", "inner", "inner/deep", "inner/deep/below", "plain"):
         (tmp_path / name).mkdir(exist_ok=True)
         (tmp_path / name / f"step_{Path(name).name or 'top'}.py").write_text(STEP, encoding="utf-8")

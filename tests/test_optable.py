@@ -1,4 +1,5 @@
-"""The op table answers by Python and by aten name, and says "perhaps" where an open argument decides."""
+"""The op table has answers for Python names and aten names. The answer is "perhaps" if it depends on an unknown
+argument."""
 
 from __future__ import annotations
 
@@ -155,12 +156,12 @@ def test_every_measured_entry_names_rows_that_were_measured(table: OpTable) -> N
 
 
 def test_the_rule_of_every_effect_matches_its_event(table: OpTable) -> None:
-    """A misspelt `how` would be an event that no rule matches, and so no finding."""
+    """A misspelt `how` would give an event that no rule matches, and so there would be no finding."""
     rulebook = load_rulebook()
     for op in table.ops():
         for effect in op.effects:
             if effect.rule is not None:
-                event = EVENT_OF_EFFECT.get(effect.kind, "AttrWrite")  # a host value counts where state keeps it
+                event = EVENT_OF_EFFECT.get(effect.kind, "AttrWrite")  # a host value counts if state keeps it
                 rules = {rule.code for rule, _ in rulebook.matching(event, effect.how)}
                 name = op.aten or op.python
                 said = f"{name} in rules/ops/torch.yaml: {event} {effect.how!r} belongs to {sorted(rules) or 'no rule'}"

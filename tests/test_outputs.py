@@ -1,4 +1,4 @@
-"""-o several times, and what goes to GitHub's job summary."""
+"""Several -o options, and the text in GitHub's job summary."""
 
 from __future__ import annotations
 

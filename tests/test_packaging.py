@@ -1,4 +1,4 @@
-"""The package as users get it: from a wheel, in an environment that has nothing else."""
+"""The package as users get it: installed from a wheel into an environment without other packages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOT = "from torch import nn\nclass Step(nn.Module):\n    def forward(self, x):\n
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A package index of files, with the wheel and the sdist of this checkout in simple/graphsafe."""
+    """Make a package index of files, with the wheel and the sdist of this checkout in simple/graphsafe."""
     folder = tmp_path_factory.mktemp("index") / "simple" / "graphsafe"
     folder.mkdir(parents=True)
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-t", "sdist", "-d", str(folder)]

@@ -1,4 +1,5 @@
-"""Docstrings, comments and pages: no sentence has a question word as its subject; docstrings say what a thing is."""
+"""In docstrings, comments and pages, no sentence has a question word as its subject. Docstrings name the thing that
+they describe."""
 
 from __future__ import annotations
 
@@ -22,13 +23,13 @@ PAGES = sorted(
 )
 
 _RIDDLE = re.compile(r"(?:^|[.;:] )(?:What|Who|Whoever|Whatever|Those|That)\b[^.?]*(?:[.;:]|$)")
-"A sentence whose subject is a question word, or points at something; a question is none."
+"Matches a sentence whose subject is a question word or a pronoun such as `those`. Questions are not matched."
 _FRAGMENT = re.compile(r"(?:None|Empty|True|False) (?:where|for|if)\b|Where\b|Whether\b|That\b|(?:Of|As|By|From) \w")
-"Beginnings of a docstring that leave out the thing which it describes."
+"Matches the beginning of a docstring that leaves out the thing which it describes."
 
 
 def said(text: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield line and text of each docstring and comment of a module."""
+    """Yield the line and the text of each docstring and comment of a module."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.lineno, " ".join(node.value.value.split())
@@ -38,7 +39,8 @@ def said(text: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield line and text of the docstrings of a module's functions, properties aside: these are named like values."""
+    """Yield the line and the text of the docstrings of a module's functions. Properties are left out, because they are
+    named like values."""
     left: list[ast.AST] = [tree]
     while left:
         node = left.pop()
@@ -74,7 +76,7 @@ def test_no_sentence_of_the_source_has_a_question_word_as_its_subject() -> None:
     found = [
         f"{name}:{line}: {sentence}"
         for name, text in texts().items()
-        if re.search(r"\b(?:Wh(?:at|o)|Th(?:ose|at))", text)  # others need not be taken apart
+        if re.search(r"\b(?:Wh(?:at|o)|Th(?:ose|at))", text)  # other files need not be parsed
         for line, sentence in said(text, parsed(name))
         if _RIDDLE.search(sentence)
     ]

@@ -1,6 +1,6 @@
-"""The commit hooks, run by the `pre-commit` program on a small repository, which installs graphsafe for them.
+"""The commit hooks, run by the `pre-commit` program on a small repository. This program installs graphsafe for them.
 
-Tests of docs/ci.md run the same hooks with a graphsafe that is there, and are quicker.
+The tests of docs/ci.md run the same hooks with an installed graphsafe, which is faster.
 """
 
 from __future__ import annotations
@@ -74,13 +74,13 @@ class Repository:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """pre-commit's environments, made once for this module."""
+    """Make the folder of pre-commit's environments, once for this module."""
     return tmp_path_factory.mktemp("pre-commit")
 
 
 @pytest.fixture(scope="module")
 def hooks(tmp_path_factory: pytest.TempPathFactory, home: Path) -> str:
-    """A configuration with the hooks of the checkout as it is, changes that are not committed included."""
+    """Make a configuration with the hooks of the checkout, including uncommitted changes."""
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=CHECKOUT, env=ENVIRONMENT, capture_output=True, text=True
     )
@@ -102,7 +102,7 @@ def hooks(tmp_path_factory: pytest.TempPathFactory, home: Path) -> str:
 
 @pytest.fixture
 def repository(tmp_path: Path, home: Path, hooks: str) -> Repository:
-    """A project whose commits run the hooks."""
+    """Make a project whose commits run the hooks."""
     repository = Repository(tmp_path, home)
     project = {"pyproject.toml": CONFIG, "target.py": TARGET, "model.py": HOT, "ops.py": BAD_OPS}
     repository.commit({".pre-commit-config.yaml": hooks, **project})

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.child, pytest.mark.slow]
 
 
 def files_of(page: str) -> dict[str, str]:
-    """File name -> text of each block that begins with its name."""
+    """Return the text of each block that begins with a file name, by this name."""
     text = (DOCS / page).read_text(encoding="utf-8")
     return {name: f"# {name}\n{code}" for name, code in re.findall(r"```python\n# (\w+\.py)\n(.*?)```", text, re.S)}
 

@@ -1,4 +1,4 @@
-"""Rules and library models of a project's own: calls by name, packs in use, and what `rules test` refuses."""
+"""A project's own rules and library models: calls by name, packs in use, and the files that `rules test` refuses."""
 
 from __future__ import annotations
 

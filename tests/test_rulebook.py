@@ -1,4 +1,4 @@
-"""The rulebook: graphsafe's own rules hold together, packs are read, and a malformed file is one clear line."""
+"""The rulebook: graphsafe's own rules are consistent, packs are read, and a malformed file gives one clear line."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_rules_of_graphsafe_hold_together() -> None:
     assert named == files, "a file is named after `code` and `name` of its rule"
     for rule in rulebook.rules.values():
         assert CODE.fullmatch(rule.code) and rule.level in LEVELS
-        if rule.code < "GS9":  # GS9xx are about files and comments, which nothing measures
+        if rule.code < "GS9":  # GS9xx are about files and comments, for which there are no measurements
             assert rule.evidence, f"{rule.code}: give `evidence`, or the source of its facts (rules/README.md)"
     assert "execute_model" in rulebook.entry_points
     assert rulebook.ops.method("item") is not None
@@ -134,7 +134,7 @@ def test_a_pack_that_is_tried_stands_in_for_graphsafes_own_rule(
     pack = write(tmp_path / "GS101.yaml", changed)
     with pytest.raises(RulebookError, match=r"GS101: codes that begin with GS are graphsafe's own"):
         load_pack(pack)
-    monkeypatch.setattr(book, "leads_out", lambda file, folder: False)  # a file of a checkout's rules/
+    monkeypatch.setattr(book, "leads_out", lambda file, folder: False)  # as for a file in the rules/ of a checkout
     rulebook, codes = load_pack(pack)
     assert codes == {"GS101"}
     assert rulebook.rules["GS101"].summary == "Changed."

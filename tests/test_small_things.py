@@ -1,4 +1,4 @@
-"""Forms that other tools have, and users try first: `-V`, `-q`, lower-case codes, `# noqa`, a name not quite right."""
+"""Forms that users know from other tools and try first: `-V`, `-q`, lower-case codes, `# noqa`, a misspelt name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""After an upgrade: what an earlier graphsafe has written is read, or refused in one clear line.
+"""After an upgrade, files that an earlier graphsafe has written are read, or refused in one clear line.
 
 tests/data/upgrade was written by the version before: a baseline (with an owner added), a report and a cache.
 """

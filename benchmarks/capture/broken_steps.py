@@ -1,4 +1,4 @@
-"""Twenty-two steps of two or three blocks of a transformer, each broken by one operation, for plans:
+"""Twenty-two steps for plans. Each has two or three blocks of a transformer, and one operation that breaks its capture:
 
     python benchmarks/capture/plan_steps.py --device sim --check --out FOLDER \\
         $(printf 'benchmarks/capture/broken_steps.py:s%s ' $(seq 22))
@@ -73,7 +73,7 @@ class S3(Base):
         return self.head(self.b(x / n))
 
 
-# 4 inference mode factory-less: module built under inference mode
+# 4 module that is built in inference mode
 class S4(Base):
     def forward(self, x):
         x = self.a(x)

@@ -1,9 +1,8 @@
-"""Six compiled steps: what graphsafe says of Inductor's CUDA graphs, against Inductor's own counters.
+"""Compare graphsafe's answers about Inductor's CUDA graphs with Inductor's own counters, for six compiled steps.
 
     python benchmarks/capture/compiled_steps.py --out FOLDER --device cuda:0
 
-The counters come from processes of their own, without graphsafe, that make the same steps. Results:
-FOLDER/compiled.json.
+The counters come from separate processes without graphsafe, which run the same steps. Results: FOLDER/compiled.json.
 """
 
 import argparse
@@ -19,7 +18,7 @@ HERE = Path(__file__).resolve()
 ROOT = HERE.parents[2]
 NAMES = ("good", "max_autotune", "mask_index", "cpu_scalar", "mutated_input", "dynamic_batch")
 STEPS = 3
-"Of the warm-up, and on changed inputs."
+"The number of warm-up steps, and of steps on changed inputs."
 
 
 class Block(nn.Module):
@@ -49,7 +48,7 @@ class MutatedInput(Block):
 
 
 class DynamicBatch(nn.Module):
-    """Takes another number of rows in each step."""
+    """A module that gets another number of rows in each step."""
 
     def __init__(self, device):
         super().__init__()
@@ -95,7 +94,7 @@ def dynamic_batch(device):
 
 
 def counted(name, device):
-    """Inductor's counters after the same steps as graphsafe makes, and kernels by what launched them."""
+    """Return Inductor's counters after the steps that graphsafe also runs, and the kernels by their launcher."""
     from torch._dynamo.utils import counters
     from torch.profiler import ProfilerActivity, profile
 

@@ -1,14 +1,14 @@
-"""What a capture costs: seconds and CPU seconds of each target, and of all of them in one command.
+"""Measure the cost of captures: the seconds and CPU seconds of each target, and of all targets in one command.
 
     python benchmarks/capture/cost.py examples                      # every target of the configuration there
     python benchmarks/capture/cost.py examples llama gpt2 --device cuda:0
     python benchmarks/capture/cost.py tests/capture/targets --crashing 50
 
-CPU seconds are those of the command and of all its children, whoever has waited for them. They are read from /proc
-while the command runs; what a process uses in its last twentieth of a second is missed.
+CPU seconds include all processes that descend from the command. They are read from /proc while the command runs, so the
+last twentieth of a second of each process is missed.
 
-`--crashing N` runs targets that crash, exit, raise, fork, leave daemons and patch Python, N times in all, and says what
-is left: processes, folders in the temporary directory, bytes on the GPU.
+`--crashing N` makes N runs of targets that crash, exit, raise, fork, leave daemons or patch Python. Then it prints what
+is left: processes, folders in the temporary directory, and bytes on the GPU.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Cost:
 
 
 def run(folder: Path, arguments: Sequence[str], environment: Mapping[str, str] = MappingProxyType({})) -> Cost:
-    """`graphsafe capture` in a folder; its output is dropped, whatever the verdict."""
+    """Run `graphsafe capture` in a folder, and drop its output. Any verdict is accepted."""
     with tempfile.TemporaryDirectory() as place:
         file = Path(place, "report.json")
         used: dict[tuple[int, str], float] = {}
@@ -70,7 +70,7 @@ def run(folder: Path, arguments: Sequence[str], environment: Mapping[str, str] =
 
 
 def note_cpu(ancestor: int, used: dict[tuple[int, str], float]) -> None:
-    """CPU seconds so far of a process and of all that descends from it, by number and time of birth."""
+    """Record in `used` the CPU seconds so far of a process and of its descendants, by process id and start time."""
     stats: dict[int, list[str]] = {}
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
@@ -90,7 +90,7 @@ def note_cpu(ancestor: int, used: dict[tuple[int, str], float]) -> None:
 
 
 def timing(report: Mapping[str, Any]) -> str:
-    """Seconds of each child, and what they did meanwhile, of a report's first bucket."""
+    """Return the seconds of each child in a report's first bucket, and the seconds of the children's activities."""
     device = next(iter(report.get("devices") or ()), None)
     if device is None:
         return ""
@@ -105,7 +105,7 @@ def timing(report: Mapping[str, Any]) -> str:
 
 
 def costs(folder: Path, chosen: Sequence[str], options: Sequence[str]) -> None:
-    """A line each, and one for all of them in one command where none were chosen."""
+    """Print a line for each target. If no targets were chosen, also print a line for all of them in one command."""
     print("| target | verdict | s | CPU s | seconds of each child |\n|---|---|---|---|---|")
     alone = 0.0
     for name in chosen or configured(folder):
@@ -129,7 +129,7 @@ def configured(folder: Path) -> list[str]:
 
 
 def crashing(folder: Path, count: int, options: Sequence[str]) -> int:
-    """Prints and returns how many things are left. Half as many run side by side as there are cores."""
+    """Print and return the number of things that are left. The number of parallel runs is half the number of cores."""
     mark, bytes_before = f"{os.getpid()}-{time.time_ns()}", gpu_bytes()
 
     def crash(factory: str) -> None:

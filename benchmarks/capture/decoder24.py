@@ -1,4 +1,4 @@
-"""A 24-layer decoder step of about 900 operations, for timing: what launches cost when the kernels are small."""
+"""A 24-layer decoder step of about 900 operations, to measure the cost of launches when the kernels are small."""
 
 from __future__ import annotations
 

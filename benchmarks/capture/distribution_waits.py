@@ -1,7 +1,7 @@
-"""Which constructors and methods of torch.distributions wait for the GPU; graphsafe has no part in it.
+"""Find the constructors and methods of torch.distributions that wait for the GPU. graphsafe is not used.
 
-Each method is called once before it is watched, so that what only a first call does is not counted. The op table and
-rules/libraries.yaml rest on the answers: benchmarks/data/distribution_waits.json, of torch 2.11 on an H200.
+Each method is called once before it is watched, so that waits of only the first call are not counted. The op table and
+rules/libraries.yaml are based on the results in benchmarks/data/distribution_waits.json (torch 2.11 on an H200).
 
     python benchmarks/capture/distribution_waits.py OUT.json  # on a machine with a GPU; ten seconds
 """

@@ -1,10 +1,10 @@
-"""Runs emitted code against eager steps, without graphsafe: an independent check of what plan_steps.py has written.
+"""Compare emitted code with eager steps, without graphsafe: an independent check of the code from plan_steps.py.
 
     python benchmarks/capture/emitted_steps.py --plans FOLDER --device cuda:0 [--processes 8] [NAME...]
 
-FOLDER is that of plan_steps.py. Plans with code are run in processes in which graphsafe cannot be imported: two equal
-builds, one stepped eagerly, one by its graphs, on new inputs in each step. Results: FOLDER/emitted.jsonl, a line a step
-as soon as it is there.
+FOLDER is the output folder of plan_steps.py. Plans with code are run in processes in which graphsafe cannot be
+imported. Each process builds the target twice: one build runs eager steps, the other one runs its graphs. Each step has
+new inputs. Results: FOLDER/emitted.jsonl, with a line for each target as soon as it is done.
 """
 
 import argparse
@@ -24,7 +24,7 @@ WARMUP = 2
 
 
 class Refused:
-    """Stands for graphsafe in `sys.meta_path`."""
+    """A finder in `sys.meta_path` that refuses to import graphsafe."""
 
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] == "graphsafe":
@@ -59,7 +59,7 @@ def tensors(value):
 
 
 def renew(args, kwargs, k):
-    """New values of the same kind in place, the same for both builds."""
+    """Write new values of the same kind into the inputs. Both builds get equal values."""
     import torch
 
     drawn = torch.Generator().manual_seed(k)
@@ -73,7 +73,7 @@ def renew(args, kwargs, k):
 
 
 def apart(ours, theirs):
-    """The largest difference, as a share of the largest value; None where they are not of one form."""
+    """Return the largest difference as a share of the largest value. Return None if the structures differ."""
     import torch
 
     worst = 0.0

@@ -1,11 +1,11 @@
-"""What a GPU does with each example, asked without graphsafe: capture it by hand, replay it, compare with a twin.
+"""Find out without graphsafe how each example behaves on a GPU: capture it, replay it, and compare it with a twin.
 
     python benchmarks/capture/example_truth.py            every target of examples/graphsafe.toml, one process each
     python benchmarks/capture/example_truth.py FILE:NAME  one of them, in this process
 
-A line says whether a number could be drawn after construction, whether a plain capture succeeded (or its first error),
-and whether replays on three new inputs equal an eager twin that was warmed as the captured module was, and one that was
-not.
+A line says whether a random number could be drawn after construction, and whether a plain capture succeeded (or its
+first error). It also says whether replays on three new inputs equal two eager twins: one with the warm-up of the
+captured module, and one without a warm-up.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""A decoder whose cache grows and whose compressor gives something in one of four steps, from its plan to 512 tokens.
+"""Plan and run 512 tokens of a decoder with a growing cache and a compressor that gives a result in every fourth step.
 
     python benchmarks/capture/growing_kv.py --out FOLDER --device cuda:0 [--tokens 512]
 
 First graphsafe plans two layers, verifies the plan and writes the code that applies it. Then processes without
-graphsafe run that code, on one GPU and, where there are two, with half of the layers on each and events between their
-streams, and compare each token with eager steps of an equal decoder. Results: FOLDER/growing_kv.json.
+graphsafe run that code, and compare each token with eager steps of an equal decoder. They use one GPU. If there are two
+GPUs, they also use both, with half of the layers on each and events between their streams. Results:
+FOLDER/growing_kv.json.
 """
 
 import argparse
@@ -37,7 +38,7 @@ class Attention(nn.Module):
         self.seen = 0
 
     def compress(self):
-        """Of every fourth step: the mean of what the last four steps have added."""
+        """Return, in every fourth step, the mean of the entries that the last four steps have added."""
         self.seen += 1
         if self.seen % RATIO:
             return None
@@ -101,7 +102,7 @@ def tokens(count, device):
 
 
 class Stages:
-    """Parts of a decoder, each on its own GPU and a stream of its own there, in order by events. No host waits."""
+    """Parts of a decoder, each on its own GPU and stream. Events order the streams; the host never waits."""
 
     def __init__(self, steps, devices):
         self.steps, self.devices = steps, devices
@@ -123,10 +124,10 @@ class Stages:
 
 
 def run(folder, devices, count):
-    """512 tokens by emitted code and eagerly, in a process without graphsafe."""
+    """Run the tokens with the emitted code and eagerly, in a process without graphsafe."""
     assert importlib.util.find_spec("graphsafe") is None
     sys.path[:0] = [str(folder), str(HERE.parent)]
-    import growing_kv as model  # the emitted code names it so
+    import growing_kv as model  # the emitted code uses this name
     import growing_kv_plan
 
     share = LAYERS // len(devices)
@@ -140,7 +141,7 @@ def run(folder, devices, count):
         with torch.cuda.device(device):
             example = torch.zeros(1, WIDTH, device=device)
             planned.append(growing_kv_plan.capture(part, (example,), warmup=warmup - 1))
-        for layer in part.layers:  # warm-up and capture are steps: back to the beginning
+        for layer in part.layers:  # the warm-up and the capture were steps too, so start again
             attention = layer.attention
             attention.keys, attention.values = attention.keys[:, :0].clone(), attention.values[:, :0].clone()
             attention.seen = 0

@@ -1,12 +1,12 @@
-"""Steps of libraries that graphsafe was not tuned on, asked of the oracle and of `graphsafe capture`.
+"""Compare the oracle and `graphsafe capture` on steps of libraries on which graphsafe was not tuned.
 
 Every factory in library_targets/ is a target: graph nets, vision, audio, Gaussian processes, solvers, metrics, sentence
-embeddings, training loops and samplers. One whose library is missing, or has another interface, has no truth and does
-not count; the log says why. Where a capture fails, the line to blame is the innermost of the target's file and its
-libraries in the trace of the first error; of silent errors no line is known.
+embeddings, training loops and samplers. If the library of a target is missing or has another interface, the target is
+left out, and the log says why. If a capture fails, the line to blame is the innermost line of the target's file or of
+its libraries in the trace of the first error. For silent errors, no line is known.
 
-library_targets/untouched/, third/, fourth/, fifth/ and sixth/ hold steps of other libraries, by which only the accuracy
-of scan is counted (library_truth.py, scan/library_accuracy.py).
+library_targets/untouched/, third/, fourth/, fifth/ and sixth/ contain steps of other libraries. They only measure the
+accuracy of scan (library_truth.py, scan/library_accuracy.py).
 
     python benchmarks/capture/library_steps.py --out FOLDER             # a GPU with 16 cores: three to five minutes
     python benchmarks/capture/library_steps.py --device sim --truth FOLDER/library-steps.json
@@ -30,7 +30,7 @@ TARGETS = Path(__file__).resolve().parent / "library_targets"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Files with steps, and the packages that they are steps of."""
+    """Files with steps, and the packages whose code these steps run."""
 
     folder: Path
     libraries: tuple[str, ...]
@@ -44,7 +44,7 @@ NINE = Part(
     ),
 )
 WAYS = Part(TARGETS.parent / "library_ways", NINE.libraries)
-"Further ways through the same code: options that the steps of the nine do not give."
+"Steps that take other paths through the code of the nine libraries, with options that the steps of `NINE` do not use."
 UNTOUCHED = Part(
     TARGETS / "untouched",
     (
@@ -80,11 +80,11 @@ SIXTH = Part(
 )
 PARTS = {"nine": NINE, "ways": WAYS, "untouched": UNTOUCHED, "third": THIRD, "fourth": FOURTH, "sixth": SIXTH}
 STATEFUL = ("running_error", "policy_gradient")
-"Their outputs follow from earlier inputs too, as those of training steps do."
+"Steps whose outputs also depend on earlier inputs, as the outputs of training steps do."
 
 
 def factories(file: Path) -> list[str]:
-    """Functions of a device alone, and what calls have made such functions."""
+    """Return the names of functions whose only parameter is the device, and of variables that hold such functions."""
     names = []
     for statement in ast.parse(file.read_text(encoding="utf-8")).body:
         if isinstance(statement, ast.FunctionDef) and ast.unparse(statement.args) == "device":

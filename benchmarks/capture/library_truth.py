@@ -1,8 +1,8 @@
-"""Which lines of libraries wait for the device in real steps of them, and which only run.
+"""Find the lines of libraries that wait for the device in real steps, and the lines that only run.
 
-The steps are the targets in library_targets/, each in a process of its own: two warm-up steps, then one watched
-as transformers_truth.py watches those of transformers. graphsafe has no part in it. A step whose library is missing, or
-has another interface, is left out, with its error.
+The steps are the targets in library_targets/. Each target runs in its own process: two warm-up steps, then one step
+that is watched as in transformers_truth.py. graphsafe is not used. If the library of a step is missing or has another
+interface, the step is left out and its error is recorded.
 
     python benchmarks/capture/library_truth.py nine OUT.json        # on a machine with a GPU; a minute with 16 cores
     python benchmarks/capture/library_truth.py untouched OUT.json   # steps of eleven libraries more
@@ -33,9 +33,9 @@ from library_steps import NINE, PARTS, Part, cases
 from transformers_truth import Blame, by_file, observed, told_by
 
 TIMEOUT = 60.0
-"Seconds for one step."
+"The largest number of seconds for one target."
 BUDGET = 140.0
-"Seconds for all of them; what is not done by then is left out."
+"The largest number of seconds for all targets. Targets that are not done by then are left out."
 WORKERS = 20
 
 

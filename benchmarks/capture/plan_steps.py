@@ -1,13 +1,13 @@
-"""Plans of many steps on one device: verdict, coverage, eager, planned and ideal time, and how long planning took.
+"""Plan many steps on one device. Report verdict, coverage, the eager, planned and ideal times, and the planning time.
 
     python benchmarks/capture/plan_steps.py --device cuda:0 --out FOLDER [TARGET...]
 
-With --check the emitted code is run too; where it is wrong, or there is none, the row's limits say so. Without targets:
-the modules of tests/gpu/plans.yaml, whose cuts are compared with what is written there, and the examples; with
---transformers the steps of transformers models that cannot be captured whole (data/transformers_capture_truth.json),
-and the same forward steps in the other dtype. --labels FILE runs a set of broken steps whose labels name the best
-coverage of each (broken_second/labels.json), and compares with it. After each batch FOLDER/plans.jsonl has a line a
-target, with its report, and FOLDER/plans.md sums them up.
+With --check, the emitted code is run too. If it is wrong or missing, the row's limits say so. Without targets, the
+examples and the modules of tests/gpu/plans.yaml are planned, and the cuts of these modules are compared with that file.
+--transformers plans the steps of transformers models that cannot be captured as a whole
+(data/transformers_capture_truth.json), and the same forward steps in the other dtype. --labels FILE plans a set of
+broken steps and compares each coverage with the best coverage in its label (broken_second/labels.json). After each
+batch, FOLDER/plans.jsonl has a line with the report of each target, and FOLDER/plans.md summarises the reports.
 """
 
 import argparse
@@ -38,7 +38,7 @@ DTYPES = {"float32": "bfloat16", "bfloat16": "float32"}
 
 
 def transformers_targets():
-    """Decode and forward steps in turn, one to two."""
+    """Return decode and forward steps in turn: two forward steps after each decode step."""
     rows = json.loads((HERE.parent / "data" / "transformers_capture_truth.json").read_text(encoding="utf-8"))
     failed = [row["case"]["name"] for row in rows if row["oracle"]["label"] == "not-ready"]
     decode = [name for name in failed if "__decode__" in name]
@@ -50,8 +50,8 @@ def transformers_targets():
 
 
 def cost(report):
-    """Seconds for the plan, and for the capture that it comes on top of, by the seconds of the children, three of which
-    run side by side."""
+    """Return the seconds for the plan and the seconds for the capture without it. They are computed from the seconds of
+    the children, three of which run in parallel."""
     probes = report.devices[0].probes if report.devices else {}
     children = (probes.get("timing") or {}).get("children") or {}
     if "plan" not in children:

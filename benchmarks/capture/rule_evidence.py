@@ -1,7 +1,7 @@
-"""Facts that six rules rest on, measured with torch alone; graphsafe has no part in it.
+"""Measure the facts on which six rules are based, with torch alone. graphsafe is not used.
 
 Each fact is measured in a process of its own, because a failed capture can leave a process unusable. The `evidence` of
-GS606, GS608, GS610, GS611, GS612 and GS708 has the answers of torch 2.11 on an H200.
+GS606, GS608, GS610, GS611, GS612 and GS708 contains the results of torch 2.11 on an H200.
 
     python benchmarks/capture/rule_evidence.py  # on a machine with a GPU; a minute
 """
@@ -99,7 +99,7 @@ FIRST_STEPS = {
 
 
 def without_warm_up(name: str) -> dict[str, Any]:
-    """GS606: does a capture succeed that is the step's first call, and does its replay run?"""
+    """GS606: if the capture is the step's first call, does it succeed, and does its replay run?"""
     try:
         graph, _ = captured(FIRST_STEPS[name](), warm_up=0)
         graph.replay()
@@ -198,7 +198,7 @@ def needless_break() -> dict[str, Any]:
 
 
 def partial_refresh() -> dict[str, Any]:
-    """GS708: two rows of a static input of four are written before a replay of a mean over all rows."""
+    """GS708: a replay computes the mean over four rows of a static input after only two of them were written."""
     static = torch.ones(4, 8, device=DEVICE)
     graph, out = captured(lambda: static.mean(0))
     fresh = torch.full((2, 8), 5.0, device=DEVICE)

@@ -1,9 +1,10 @@
-"""How often shapes mode agrees with known verdicts: of tests/gpu/modules.yaml, or of transformers steps on a GPU.
+"""Count how often shapes mode agrees with known verdicts: those of tests/gpu/modules.yaml or of transformers steps.
 
     python benchmarks/capture/shapes_agreement.py
     python benchmarks/capture/shapes_agreement.py --transformers 3    # every third of the 150 steps; 1 for all
 
-Prints each sound step that is accused and each step not ready that is not found, then the totals.
+Prints each sound step that shapes mode calls faulty, and each faulty step that it does not find. Then prints the
+totals.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The small modules of tests/gpu, asked of the oracle and of `graphsafe capture`, and where the two disagree.
+"""Compare the oracle with `graphsafe capture` on the small modules of tests/gpu, and show where they disagree.
 
 python benchmarks/capture/small_modules.py --out FOLDER                    # a GPU with 16 cores: five minutes
 python benchmarks/capture/small_modules.py --device sim --no-oracle        # a machine without; a module takes seconds

@@ -43,14 +43,14 @@ SIZES: dict[str, int] = {
     "num_mem_blocks": 1,
     "time_step_rank": 8,
 }
-"Sizes by the names that configurations give them; what a configuration does not have is left out."
+"Name of a size in configurations -> its small value. Names that a configuration does not have are left out."
 
 LAYERS = frozenset("num_hidden_layers n_layer n_layers num_layers decoder_layers encoder_layers".split())
 SECTIONS = ("text_config", "decoder", "llm_config")
 
 
 def tiny(section: Any) -> dict[str, Any]:
-    """The arguments that make a configuration like `section` small."""
+    """Return the arguments that make a configuration like `section` small."""
     small: dict[str, Any] = {}
     for name, value in section.to_dict().items():
         if name in SIZES and isinstance(value, int) and not isinstance(value, bool):
@@ -58,7 +58,7 @@ def tiny(section: Any) -> dict[str, Any]:
         elif name.endswith("_token_id") and isinstance(value, int) and value >= SIZES["vocab_size"]:
             small[name] = 1
         elif name == "is_decoder":
-            # Those that may be encoders as well warn that they are no language models without it.
+            # Without this argument, models that may also be encoders warn that they are not language models.
             small[name] = True
     for name in SECTIONS:
         inner = getattr(section, name, None)
@@ -68,10 +68,10 @@ def tiny(section: Any) -> dict[str, Any]:
 
 
 def attempts(kind: Any) -> Iterator[dict[str, Any]]:
-    """Arguments to try, the smallest first: some model types tie sizes together in ways of their own."""
+    """Yield arguments to try, the smallest first, because some model types require certain relations between sizes."""
     full = tiny(kind())
     yield full
-    # Hybrids have their first attention layer later, and say so in ways of their own.
+    # In hybrid models, the first attention layer comes later, and its index is not given in a uniform way.
     yield {name: 8 if name in LAYERS else value for name, value in full.items()}
     heads = {"head_dim", "attention_head_dim", "d_kv", "v_head_dim", "num_key_value_heads", "qk_head_dim", "rotary_dim"}
     yield {name: value for name, value in full.items() if name not in heads}
@@ -79,7 +79,8 @@ def attempts(kind: Any) -> Iterator[dict[str, Any]]:
 
 
 def build(model_type: str, device: Any) -> Any:
-    """The smallest model of the type that makes a step. Raises RuntimeError with the last reason where none does."""
+    """Return the smallest model of the type that can run a step. Raises RuntimeError with the last error if none
+    can."""
     import torch
     from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 

@@ -1,7 +1,8 @@
 """Steps of tiny transformers models, as targets: `transformers_steps.py:llama__decode__bfloat16`.
 
-A factory for each model type of tiny_models.py, `forward` or `decode`, and a dtype. A forward step reads sixteen tokens
-of two sequences; a decode step one token of each, with a StaticCache that holds a prompt of eight.
+There is a factory for each model type of tiny_models.py, each step (`forward` or `decode`) and each dtype. A forward
+step reads sixteen tokens of each of two sequences. A decode step reads one token of each sequence, with a StaticCache
+that holds a prompt of eight tokens.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, StaticCache  # noqa: F401  the models, once for all targets
 
 ROOM = 128
-"Tokens in a cache."
+"The number of tokens in a cache."
 
 
 class ForwardStep(nn.Module):
@@ -29,7 +30,8 @@ class ForwardStep(nn.Module):
 
 
 class DecodeStep(nn.Module):
-    """Some models make a mask that is narrower than a static cache; they need one of its width."""
+    """A decode step. Some models make a mask that is narrower than a static cache, so they get a mask of the cache's
+    width."""
 
     def __init__(self, model: Any, prompt: Tensor) -> None:
         super().__init__()
@@ -51,7 +53,7 @@ class DecodeStep(nn.Module):
 
 
 class _Everyone(dict[str, Any]):
-    """The same for every name."""
+    """A dict that gives the same function for every name."""
 
     def get(self, name: str, default: Any = None) -> Any:
         return other_tokens
@@ -63,7 +65,7 @@ def other_tokens(args: tuple[Tensor], kwargs: dict[str, Tensor], k: int) -> None
 
 
 CHANGE = _Everyone()
-"For the oracle, which would take two tokens that differ for positions."
+"The oracle changes inputs with these functions. Without them, it would take two different tokens for positions."
 
 
 def __getattr__(name: str) -> Callable[[torch.device], tuple[nn.Module, tuple[Tensor]]]:

@@ -1,10 +1,10 @@
-"""Which lines of transformers wait for the device in a step of a causal language model, and which only run.
+"""Find the lines of transformers that wait for the device in a step of a causal language model, or only run.
 
-Every model type that builds from a tiny configuration makes a forward step and, where it takes a StaticCache, a decode
-step, each model in a process of its own. The measured step follows two warm-up steps. Lines that ran come from a trace;
-lines that waited from PyTorch's sync debug mode and from its trace of synchronisations, both blamed on the innermost
-frame inside transformers. A step is also made while `is_current_stream_capturing` answers yes: what waits then, too, is
-not behind a guard.
+Every model type that can be built from a tiny configuration runs a forward step and, if it takes a StaticCache, a
+decode step. Each model has its own process. The measured step follows two warm-up steps. The lines that ran come from a
+trace. The lines that waited come from PyTorch's sync debug mode and from its trace of synchronisations; a wait belongs
+to the innermost frame inside transformers. The step is run once more while `is_current_stream_capturing` returns True.
+Waits that also happen then are not behind a guard.
 
     python benchmarks/capture/transformers_truth.py OUT.json  # on a machine with a GPU; about 3 minutes with 16 cores
     python benchmarks/capture/transformers_truth.py --together OUT.json ONE.json TWO.json  # several runs put together
@@ -30,18 +30,18 @@ from typing import Any
 from unittest import mock
 
 TIMEOUT = 150.0
-"Seconds for one model."
+"The largest number of seconds for one model."
 BUDGET = 480.0
-"Seconds after which no further model is started."
+"The number of seconds after which no further model is started."
 WORKERS = 20
 
 Place = tuple[str, int]
 
 
 class Blame:
-    """Notes the innermost frame of some packages, as a path that begins with the package's name, and a line.
+    """Records the innermost frame inside some packages, as a path that begins with the package's name, and a line.
 
-    Where a class of tensors of its own hands an operation on, it is whoever asked for that.
+    Frames of `__torch_function__`, in which a tensor subclass passes an operation on, are skipped.
     """
 
     def __init__(self, folders: Sequence[Path]) -> None:
@@ -63,7 +63,7 @@ class Blame:
 
 @contextmanager
 def noting_waits(blame: Blame, waits: dict[Place, str]) -> Iterator[None]:
-    """Fills `waits` with the lines that wait, each with what PyTorch or the operation says of it."""
+    """Add the lines that wait to `waits`, each with the description by PyTorch or the operation."""
     import torch
     from torch.cuda import _gpu_trace
 
@@ -118,9 +118,9 @@ def forward_step(model: Any, device: Any) -> Callable[[], Any]:
 
 
 def decode_step(model: Any, device: Any) -> Callable[[], Any]:
-    """One token a step, after a prompt of eight.
+    """Return a step that reads one token of each sequence, after a prompt of eight tokens.
 
-    Some models make a mask that is narrower than a static cache; they need one of its width.
+    Some models make a mask that is narrower than a static cache, so they get a mask of the cache's width.
     """
     import torch
     from transformers import StaticCache
@@ -142,7 +142,8 @@ def decode_step(model: Any, device: Any) -> Callable[[], Any]:
 
 
 def observe(make: Callable[[Any, Any], Callable[[], Any]], model: Any, device: Any) -> dict[str, Any]:
-    """What one step does after two others. Of a step that raises, what it did before it raised counts as well."""
+    """Return the facts about a step after two other steps. If the step raises an error, its facts before the error
+    count."""
     import transformers
 
     return observed(lambda: make(model, device), Blame([Path(transformers.__file__).parent]), device)
@@ -209,7 +210,8 @@ def in_child(model_type: str) -> dict[str, Any]:
 
 
 def told_by(arguments: Sequence[str], timeout: float) -> tuple[dict[str, Any] | None, str]:
-    """What a Python process of its own prints after RESULT, as JSON; None where it does not come to it, and why."""
+    """Return the JSON that a separate Python process prints after RESULT. Without a result, return None and the
+    reason."""
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     command = [sys.executable, *arguments]
     try:
@@ -221,7 +223,8 @@ def told_by(arguments: Sequence[str], timeout: float) -> tuple[dict[str, Any] | 
 
 
 def combined(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """By file: ranges of lines that ran, and the lines that waited with the models and steps in which they did."""
+    """Return, for each file, the ranges of lines that ran, and the lines that waited, with the models and steps of the
+    waits."""
     ran: dict[str, set[int]] = {}
     waits: dict[str, dict[int, dict[str, Any]]] = {}
     for model, result in sorted(results.items()):
@@ -255,7 +258,7 @@ def by_file(ran: Mapping[str, set[int]], waits: Mapping[str, Mapping[int, Any]])
 
 
 def ranges(lines: set[int]) -> list[list[int]]:
-    """Sorted runs of consecutive lines, each as first and last."""
+    """Return the runs of consecutive lines, sorted. Each run is its first and its last line."""
     runs: list[list[int]] = []
     for line in sorted(lines):
         if runs and runs[-1][1] == line - 1:
@@ -266,7 +269,8 @@ def ranges(lines: set[int]) -> list[list[int]]:
 
 
 def together(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Several runs as one: lines that ran or waited in any of them, and of each model the run that came furthest."""
+    """Join several runs: the lines that ran or waited in any of them and, for each model, the run that came
+    furthest."""
     ran: dict[str, set[int]] = {}
     waits: dict[str, dict[int, dict[str, Any]]] = {}
     models: dict[str, Mapping[str, str]] = {}

@@ -1,8 +1,9 @@
-"""One step of each causal language model of transformers, asked of the oracle and of `graphsafe capture`.
+"""Compare the oracle and `graphsafe capture` on one step of each causal language model of transformers.
 
-The models are those that made a forward and a decode step when transformers_truth.py ran. Each contributes one step:
-forward or decode, float32 or bfloat16, in turn, and the first ones a second; `--shift 1`, 2 and 3 choose the others.
-Where a capture fails, the line to blame is the innermost of transformers in the trace of the first error.
+The models are those that ran a forward and a decode step in transformers_truth.py. Each model contributes one step:
+forward or decode, in float32 or bfloat16, in turn. The first models contribute a second step. `--shift 1`, 2 and 3
+choose the other combinations. If a capture fails, the line to blame is the innermost line of transformers in the trace
+of the first error.
 
     python benchmarks/capture/transformers_verdicts.py --device cuda --part 1/2 --out FOLDER  # a GPU: ten minutes
     python benchmarks/capture/transformers_verdicts.py --device sim --truth FOLDER/transformers-capture.json  # no GPU

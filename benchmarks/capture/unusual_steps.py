@@ -3,9 +3,9 @@
     python benchmarks/capture/unusual_steps.py fourteenth fifteenth --device cuda:0 --jobs 10 --out FOLDER
     python benchmarks/capture/unusual_steps.py ninth --device sim --jobs 2 --only lanes,stale_mask --out FOLDER
 
-FOLDER gets the report of each step, SET.NAME.json, as soon as it is there. Steps without a verdict within the time for
-all of them (`--budget`, in seconds) are counted separately. Labels come from the authors of the steps; on a GPU
-ready/oracle.py checks them without graphsafe.
+The report of each step is written to FOLDER/SET.NAME.json as soon as the step is done. `--budget` is the time in
+seconds for all steps; steps without a verdict within this time are counted separately. The labels come from the authors
+of the steps. On a GPU, ready/oracle.py checks the labels without graphsafe.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def steps(groups: Sequence[str], only: Sequence[str]) -> list[Step]:
 
 
 def verdict(step: Step, device: str, folder: Path, ends: float) -> str | None:
-    """Return the verdict of a step, or None if it has none when the time ends."""
+    """Return the verdict of a step, or None if the time ends before there is a verdict."""
     left = ends - time.monotonic()
     report = folder / f"{step.name}.json"
     report.unlink(missing_ok=True)

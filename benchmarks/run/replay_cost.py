@@ -1,4 +1,4 @@
-"""What `graphsafe run` adds to a replay: microseconds of host time for each launch of a graph, without and with it.
+"""Measure the microseconds of host time for each launch of a graph, without and with `graphsafe run`.
 
     python benchmarks/run/replay_cost.py           # needs a GPU that nothing else uses
 
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def _launch(command: list[str], folder: str) -> float:
-    """Run a program that prints one number, microseconds, and return it."""
+    """Run a program that prints one number of microseconds, and return this number."""
     ran = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, text=True, check=True)
     return float(ran.stdout)
 

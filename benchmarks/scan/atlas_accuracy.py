@@ -1,7 +1,8 @@
-"""How well scan tells measured snippets apart: those that break a capture or its replay, and the clean ones.
+"""Measure how well scan distinguishes snippets that break a capture or its replay from clean snippets.
 
-Each snippet becomes the `forward` of a module in a file of its own, in each way of WRAPPINGS, and is scanned. A bad one
-is found where a finding above note has the right family; a clean one is silent where there is none, GS401 aside.
+Each snippet becomes the `forward` of a module in its own file, once for each of WRAPPINGS, and is scanned. A bad
+snippet is found if a finding above note has the right family. A clean snippet is silent if it has no finding above note
+except GS401.
 
     python benchmarks/scan/atlas_accuracy.py  # the tables of docs/accuracy/waits.md
 """
@@ -28,7 +29,8 @@ IMPORTS = "import numpy as np\nimport torch\nimport torch.nn.functional as F\nfr
 
 
 def as_buffers(step: str) -> str:
-    """Tensors are registered buffers, moved to the device by whoever builds the module; `forward` calls itself `s`."""
+    """Return the module's code with tensors as buffers, which are moved to the device later. In `forward`, the module
+    is called `s`."""
     parts = catalogue()
     buffers = "".join(f'self.register_buffer("{name}", {made})\n' for name, made in parts.tensors.items())
     others = "".join(f"self.{name} = {made}\n" for name, made in {**parts.host, **parts.objects}.items())
@@ -37,7 +39,7 @@ def as_buffers(step: str) -> str:
 
 
 def as_attributes(step: str) -> str:
-    """Tensors are plain attributes made on the device that the constructor was given."""
+    """Return the module's code with tensors as plain attributes, made on the device that the constructor gets."""
     parts = catalogue()
     made = {**parts.tensors, **parts.host, **parts.objects}
     state = "self.dev = dev\n" + "".join(f"self.{name} = {value}\n" for name, value in made.items())
@@ -57,12 +59,12 @@ WRAPPINGS = {"buffers": as_buffers, "attributes": as_attributes}
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One snippet of the atlas and what was found in it: codes of findings above note, GS401 and GS9xx left out."""
+    """One snippet of the atlas, and the codes of its findings above note, without GS401 and GS9xx."""
 
     name: str
     step: str
     expected: tuple[str, ...]
-    "The codes that are right; none for a clean snippet."
+    "The right codes. It is empty for a clean snippet."
     found: tuple[str, ...]
 
     @property
@@ -89,17 +91,17 @@ class Accuracy:
 
     @property
     def recall(self) -> float:
-        """Share of the bad snippets that have a finding of the right family."""
+        """The share of bad snippets that have a finding of the right family."""
         return share(row.is_right for row in self.bad)
 
     @property
     def exact(self) -> float:
-        """Share of the bad snippets that have a finding of the right code."""
+        """The share of bad snippets that have a finding with the right code."""
         return share(row.is_exact for row in self.bad)
 
     @property
     def silence(self) -> float:
-        """Share of the clean snippets without a finding."""
+        """The share of clean snippets without a finding."""
         return share(row.is_right for row in self.clean)
 
     @property
@@ -113,7 +115,7 @@ def share(answers: Iterable[bool]) -> float:
 
 
 def snippets_of(group: str) -> Sequence[Snippet]:
-    """The measured snippets of one of GROUPS that run eagerly."""
+    """Return the measured snippets of one of GROUPS that run eagerly."""
     entries = {name: entry for file in measured_files() for name, entry in measured(file)["entries"].items()}
     runs = {name for name, entry in entries.items() if breaks(entry) is not None}
     return [one for one in catalogue().snippets.values() if one.group == group and one.name in runs]

@@ -1,6 +1,6 @@
-"""Which share of the snippets that break a capture `--fix` alone makes capture.
+"""Measure how many of the snippets that break a capture can be captured after `--fix` alone.
 
-Each snippet of the atlas that could not be captured on a GPU becomes the `forward` of a module, is fixed, and where the
+Each snippet of the atlas that could not be captured on a GPU becomes the `forward` of a module. It is fixed and, if the
 fix changed it, captured and replayed.
 
     python benchmarks/scan/atlas_fixes.py                    # on the simulated device
@@ -39,21 +39,21 @@ BUILD = "\n\ndef build(device):\n    return Step(device).to(device), ()\n"
 class Row:
     snippet: Snippet
     fixed: str | None
-    "The step after --fix, None where nothing was fixed."
+    "The step after --fix, or None if nothing was fixed."
     says: str
-    "What its capture said."
+    "The result of its capture."
     captured: bool
 
 
 def failing(group: str) -> Sequence[Snippet]:
-    """The snippets of a group that run eagerly and whose capture fails."""
+    """Return the snippets of a group that run eagerly and whose capture fails."""
     entries = {name: entry for file in measured_files() for name, entry in measured(file)["entries"].items()}
     fails = {name for name, entry in entries.items() if entry.get("capture") == "fails"}
     return [one for one in catalogue().snippets.values() if one.group == group and one.name in fails]
 
 
 def text_of(step: str) -> str:
-    """A file with the step as a module, whose attributes are those that the step uses."""
+    """Return a file with the step as a module. The module has the attributes that the step uses."""
     parts = catalogue()
     made = {**parts.tensors, **parts.host, **parts.objects}
     used: dict[str, str] = {}

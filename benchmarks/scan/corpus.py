@@ -1,4 +1,4 @@
-"""What the measurements on other people's packages share: unpacking a wheel, scanning it, and reading names alone."""
+"""Shared functions for measurements on published packages: unpack a wheel, scan it, and search for names."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from graphsafe.report.model import Finding
 from graphsafe.scan.api import scan_paths
 
 READS = frozenset("item tolist cpu numpy synchronize".split())
-"Methods whose name alone says that the host waits for the device."
+"Methods that, by their name alone, make the host wait for the device."
 SHAPES = frozenset("nonzero argwhere masked_select unique unique_consecutive bincount".split())
-"Methods and functions whose name alone says that an output's size depends on data."
+"Methods and functions whose output size, by their name alone, depends on data."
 
 
 def unpack(wheel: Path, folder: Path, within: tuple[str, ...] = ("",)) -> None:
@@ -25,16 +25,17 @@ def unpack(wheel: Path, folder: Path, within: tuple[str, ...] = ("",)) -> None:
 
 
 def findings_above_note(folder: Path, hot: bool = False) -> list[Finding]:
-    """What `graphsafe scan FOLDER` prints with no configuration, less GS4xx (allocations) and GS9xx.
+    """Return the errors and warnings of `graphsafe scan FOLDER` without a configuration. GS4xx (allocations) and GS9xx
+    are left out.
 
-    With `hot`, every function is taken for one that runs in each step, as `hot-paths = ["*"]` says.
+    With `hot`, every function is hot, as with `hot-paths = ["*"]`.
     """
     report = scan_paths([folder], Config(root=folder, hot_paths=(FunctionPattern("*"),) if hot else ()))
     return [f for f in report.findings if f.level != "note" and not f.code.startswith(("GS4", "GS9"))]
 
 
 def named_lines(tree: ast.AST) -> Iterator[int]:
-    """Lines that a linter of names alone would report: every call of one of the names, wherever it stands."""
+    """Yield the lines that a linter would report if it looked only at names: every call of one of the names."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue

@@ -1,4 +1,4 @@
-"""Which items of two public lists scan sees: docs/coverage.md, made from tests/data/coverage.yaml.
+"""Make docs/coverage.md from tests/data/coverage.yaml: the items of two public lists that scan finds.
 
 python benchmarks/scan/coverage_table.py > docs/coverage.md
 """
@@ -81,7 +81,7 @@ class Step(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One item of a list, and what is wrong with what is said of it: nothing, if all is well."""
+    """One item of a list, and the mistakes in its entry. There are none if the entry agrees with the scan."""
 
     item: str
     about: str
@@ -115,7 +115,7 @@ class Entry:
 
 
 def scanned(snippet: str) -> tuple[str, set[tuple[int, str, str]]]:
-    """The file that a snippet becomes, and line, code and level of what is found in it."""
+    """Return the file that a snippet becomes, and the line, code and level of each finding in it."""
     whole = re.search(r"^(def|class) ", snippet, re.M)
     source = HEAD + (snippet if whole else STEP + textwrap.indent(snippet + "return x\n", " " * 8))
     with tempfile.TemporaryDirectory() as folder:
@@ -126,7 +126,7 @@ def scanned(snippet: str) -> tuple[str, set[tuple[int, str, str]]]:
 
 
 def entries() -> Mapping[str, Sequence[Entry]]:
-    """By list."""
+    """Return the entries of each list."""
     lists: Mapping[str, Sequence[Mapping[str, Any]]] = yaml.safe_load(DATA.read_text(encoding="utf-8"))
     empty = dict.fromkeys(("bad", "good", "but", "reason"))
     return {name: [Entry(**{**empty, **row, "item": str(row["item"])}) for row in rows] for name, rows in lists.items()}

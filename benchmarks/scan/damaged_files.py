@@ -1,10 +1,10 @@
-"""Scan thousands of damaged files: graphsafe may find what it likes, but must neither fail nor hang.
+"""Scan thousands of damaged files. Any findings are accepted, but graphsafe must neither fail nor hang.
 
     python benchmarks/scan/damaged_files.py FOLDER [--count 10000] [--seed 0] [--seconds 10]
 
-Takes the `.py` files of FOLDER that hold a `forward`, damages one at a time in one to three ways, and scans it alone.
-Prints each file that raised, that has an `internal-error` among its limits, or that took longer than
-`--seconds` of CPU.
+Takes the `.py` files of FOLDER that contain a `forward`, damages one at a time in one to three ways, and scans it
+alone. Prints each file that raised, that has an `internal-error` among its limits, or that took longer than `--seconds`
+of CPU.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ WAYS: tuple[Callable[[list[str], random.Random], None], ...] = (
     swap_names,
     swap_names,
 )
-"Names change places most often: what no longer parses is never followed."
+"""Most often, names are exchanged. Other damage often makes a file that cannot be parsed, and such a file is not
+followed."""
 
 
 def main() -> None:

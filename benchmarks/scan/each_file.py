@@ -1,10 +1,10 @@
-"""Scan every Python file of a folder by itself: graphsafe may find what it likes, but must neither fail nor hang.
+"""Scan every Python file of a folder by itself. Any findings are accepted, but graphsafe must neither fail nor hang.
 
     python benchmarks/scan/each_file.py FOLDER [--seconds 20]
 
-Each file stands alone in a project of its own, every function in it is taken for hot, so that all of it is read, and it
-is given up after `--seconds` of CPU. Prints each file that raised,
-that has an `internal-error` among its limits, or that took too long, and counts in the end.
+Each file has its own project. Every function is hot, so that all functions are read. A scan is stopped after
+`--seconds` of CPU. Prints each file that raised an error, that has an `internal-error` among its limits, or that took
+too long, and finally prints the counts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from graphsafe.scan.api import scan_paths
 
 
 class TooLong(BaseException):
-    """Not an Exception, which the engine would take for a fault in one function, and go on."""
+    """Raised if a file takes too long. It is not an Exception, because the engine would record that as a fault in one
+    function and continue."""
 
 
 def give_up(*_: object) -> None:

@@ -1,12 +1,12 @@
-"""Whether a scan says the same whatever went before it: cold, warm, with more processes, after a kill, beside another.
+"""Check that scans give equal reports: cold, warm, with more processes, after a killed scan, or beside another scan.
 
     python benchmarks/scan/identical_reports.py FOLDER|WHEEL[:FOLDER...]|atlas ... [--before PYTHON]
 
-The Python files are copied into a project of their own first: of a wheel all, or those in folders of it
-(`vllm-0.33.0.whl:vllm/v1,vllm/model_executor`); `atlas` writes out the measured snippets of atlas_accuracy.py. Every
-scan is a process of its own. Prints what differs from a scan without a cache, and exits with 1 if anything does. With
-`--before` one scan without a cache is compared with that of another installed graphsafe, and nothing else: use it after
-a change that must leave reports as they are.
+First the Python files are copied into a new project. From a wheel, these are all files or the files in some folders
+(`vllm-0.33.0.whl:vllm/v1,vllm/model_executor`). `atlas` stands for the measured snippets of atlas_accuracy.py. Each
+scan is a separate process. Prints the differences from a scan without a cache, and exits with 1 if there are any.
+`--before` only compares one scan without a cache with that of another installed graphsafe. Use it after a change that
+must not change reports.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from graphsafe.scan.cache.folder import FOLDER as CACHE
 
 Report = dict[str, object]
 OURS = str(Path(graphsafe.__file__).resolve().parents[1])
-"The graphsafe that this process has, wherever it comes from."
+"The folder from which this process imports graphsafe."
 COMMAND = ("-m", "graphsafe", "scan", ".", "--format", "json")
 
 
 def begun(project: Path, *options: str, before: Path | None = None) -> subprocess.Popen[str]:
-    """Start a scan in a process group of its own: by our graphsafe, or by that of the Python `before`."""
+    """Start a scan in a new process group, with this graphsafe or with the graphsafe of the Python `before`."""
     ours = {} if before is not None else {"PYTHONPATH": OURS}
     return subprocess.Popen(
         [str(before or sys.executable), *COMMAND, *options],
@@ -47,7 +47,7 @@ def begun(project: Path, *options: str, before: Path | None = None) -> subproces
 
 
 def said(scan: subprocess.Popen[str]) -> Report:
-    """The report, less the time it was made."""
+    """Return the report without the time at which it was made."""
     text, _ = scan.communicate()
     report: Report = json.loads(text)
     del report["created"]
@@ -59,7 +59,7 @@ def forget(project: Path) -> None:
 
 
 def reports(project: Path) -> Iterator[tuple[str, Report]]:
-    """What was done, and what the scan then said; the first is the one to compare with."""
+    """Yield the condition and the report of each scan. The other reports are compared with the first one."""
     start = time.monotonic()
     yield "without a cache, one process", said(begun(project, "--no-cache", "-j1"))
     seconds = time.monotonic() - start
@@ -87,13 +87,13 @@ def reports(project: Path) -> Iterator[tuple[str, Report]]:
 
 
 def before_and_now(project: Path, before: Path) -> Iterator[tuple[str, Report]]:
-    """The report of another installed graphsafe, and ours."""
+    """Yield the report of another installed graphsafe and the report of this graphsafe."""
     yield "before", said(begun(project, "--no-cache", "-j1", before=before))
     yield "now", said(begun(project, "--no-cache", "-j1"))
 
 
 def helper(project: Path) -> Path:
-    """The file that others import most, as far as its name tells; without imports, the first."""
+    """Return the file whose name is imported most often. Without imports, return the first file."""
     files = sorted(project.rglob("*.py"))
     text = "\n".join(path.read_text("utf-8", "replace") for path in files[:200])
     return max(files, key=lambda path: text.count(f"{path.stem} import"))
@@ -104,7 +104,7 @@ def touched(project: Path) -> None:
 
 
 class edited:
-    """A comment at the end of one file, for a while."""
+    """A context in which one file has a comment at its end."""
 
     def __init__(self, project: Path) -> None:
         self._path = helper(project)

@@ -1,13 +1,13 @@
-"""How many findings that were judged by reading scan still reports.
+"""Count the judged findings that scan still reports.
 
     python benchmarks/scan/judged_findings.py CHECKOUTS [--gone]
 
-data/judged_findings.json has findings of published repositories, drawn at random at first sight, with the verdicts of
-readers who had not seen scan's code: `true`, `region` (true, but not in a step), `unclear` or `false`. `holds_if_used`
-says that only the repository's own use speaks against a finding: no script turns its option on, or nothing uses its
-class. CHECKOUTS holds OWNER-NAME for each repository, at the commit that the data names. `--gone` lists the findings
-that are no longer reported above note. `draw` says in which draw a finding was judged: each was made after the repairs
-for the ones before.
+data/judged_findings.json contains findings in published repositories. They were drawn at random, before anybody who
+works on graphsafe had looked at them. Readers who had not seen scan's code judged them as `true`, `region` (true, but
+not in a step), `unclear` or `false`. `holds_if_used` marks a finding that is false only because the repository does not
+use the code: no script turns its option on, or nothing uses its class. CHECKOUTS contains OWNER-NAME for each
+repository, at the commit that the data names. `--gone` lists the findings that are no longer reported above note.
+`draw` is the number of the draw with a finding. Each draw was made after the repairs for earlier draws.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""How well scan tells the lines of libraries that wait for the device from those that only run.
+"""Measure how well scan distinguishes lines of libraries that wait for the device from lines that only run.
 
-The truth comes from `library_truth.py`, and is scored as transformers_accuracy.py scores that of transformers. The
-packages are scanned one by one with no configuration, from where wheels of the same versions are unpacked. What is
-false for these steps may wait in others: library_ways/ takes further ways through the same lines, and what waited
-there (`library_truth.py ways`) is counted apart.
+The truth comes from `library_truth.py`. It is scored as in transformers_accuracy.py. Wheels of the same versions are
+unpacked, and each package is scanned alone without a configuration. A finding that is false for these steps may be
+right for other steps. So library_ways/ takes other paths through the same lines, and the waits there (`library_truth.py
+ways`) are counted separately.
 
     pip download --no-deps -d WHEELS torchvision==... torchaudio==...     # the versions that the truth names
     python benchmarks/scan/library_accuracy.py nine WHEELS/*.whl [--lines]  # the tables of docs/accuracy/waits.md
@@ -14,7 +14,7 @@ there (`library_truth.py ways`) is counted apart.
     python benchmarks/scan/library_accuracy.py sixth WHEELS/*.whl         # of 30 others
     python benchmarks/scan/library_accuracy.py third WHEELS/*.whl --hot   # as if each function ran in every step
 
-What --hot finds besides is in code that scan understands and does not hold for a step's.
+The further findings of --hot are in code that scan understands, but that it does not regard as part of a step.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def main() -> int:
             unpack(wheel, folder)
             package = next((path.name for path in folder.iterdir() if path.name in truth.versions), None)
             if package is None:
-                # What one of the libraries needs.
+                # this package is only a dependency of a library
                 continue
             found = found_in(folder, "--hot" in sys.argv)
         everything += found

@@ -1,4 +1,4 @@
-"""What `graphsafe scan` finds of tests/scan/corpus, and where it is noisy. Its labels: natural_style_labels.py.
+"""Measure the hazards that `graphsafe scan` finds in tests/scan/corpus, and its noise. See natural_style_labels.py.
 
     python benchmarks/scan/natural_style.py                  # the frozen part
     python benchmarks/scan/natural_style.py untouched
@@ -6,10 +6,10 @@
 
     python benchmarks/scan/natural_style.py --targets        # with the factories of its targets
 
-Each project's package is scanned by itself, as it stands, without its targets. A hazard is found where an error or a
-warning stands at a line to blame with a code that says rightly why; `line` also counts other codes. A sound module is
-noisy where an error or a warning stands in its own lines. Do not use --names on the untouched part: it is there to
-tell whether what was learned from the frozen one holds elsewhere.
+Each project's package is scanned alone and unchanged, without its targets. A hazard is found if an error or a warning
+is at a line to blame and has a code for the right cause. `line` also counts other codes. A sound module is noisy if an
+error or a warning is in its own lines. Do not use --names on the untouched part. This part shows whether repairs for
+the frozen part also help elsewhere.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ LOUD = ("error", "warning")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What scan said of one module."""
+    """The result of scan for one module."""
 
     hazard: Hazard
     found: bool
-    "Of a hazard: by its line and a right code."
+    "Whether the hazard was found by its line and a right code."
     line: bool
-    "Of a hazard: by its line."
+    "Whether the hazard was found by its line."
     noise: tuple[str, ...]
-    "Of a sound module: CODE FILE:LINE."
+    "The findings in a sound module, as CODE FILE:LINE."
 
 
 def scan(project: Path, packages: Sequence[Path]) -> list[dict[str, Any]]:
-    """Errors and warnings, each with `code`, `path`, `line` and `end_line`."""
+    """Return errors and warnings, each with `code`, `path`, `line` and `end_line`."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.json")
         command = [sys.executable, "-m", "graphsafe", "scan", "--no-cache", "-o", str(report)]
@@ -92,7 +92,7 @@ def outcome(hazard: Hazard, findings: Iterable[dict[str, Any]]) -> Outcome:
 
 
 def table(told: Sequence[Outcome]) -> str:
-    """Recall by kind and place, and how many sound modules are noisy."""
+    """Return a table of the recall by kind and place, and the number of noisy sound modules."""
     hazardous = [one for one in told if not one.hazard.sound]
     sound = [one for one in told if one.hazard.sound]
     lines = [f"{'':22} {'found':>18} {'line':>18}"]

@@ -1,4 +1,4 @@
-"""The labels of scan's corpus of small modules, asked of the oracle and of `graphsafe capture`.
+"""Compare the labels of scan's corpus of small modules with the oracle and with `graphsafe capture`.
 
 python benchmarks/scan/natural_style_labels.py --device none --out FOLDER  # a GPU; only the oracle is asked
 python benchmarks/scan/natural_style_labels.py --device sim --no-oracle  # a machine without; a module takes seconds

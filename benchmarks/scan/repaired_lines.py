@@ -1,16 +1,16 @@
-"""How many of the lines that repositories took out because they broke or stalled CUDA graphs scan finds.
+"""Count how many lines scan finds of those that repositories removed because they broke or stalled CUDA graphs.
 
-The labels were read from commits, see the heads of data/repaired_lines.yaml and of the other sets. The parent
-of each commit is scanned from its root with no configuration, as a user would. A label is found where a finding above
-note lies on its statement with its code, or with another that is accepted. After the repair, a found line counts as
-still reported where the same codes are told of what replaced it; lines that live on behind a condition, or that a
-caller avoids, are left out there.
+The labels were read from commits: see the comments at the beginning of data/repaired_lines.yaml and of the other sets.
+The parent of each commit is scanned from its root without a configuration, as a user would do. A label is found if its
+statement has a finding above note with its code, or with another accepted code. After the repair, a found line counts
+as still reported if the lines that replaced it have findings with the same codes. Lines that remain behind a condition,
+or that a caller avoids, are left out of this second count.
 
     python benchmarks/scan/repaired_lines.py CHECKOUTS REPORTS [--lines] [--set second]
 
 Gives the tables of docs/accuracy/repaired.md. CHECKOUTS holds OWNER-NAME-SHA/before for each commit. With
-OWNER-NAME-SHA/after it also says what is told after the repair. REPORTS keeps a scan's report of each; one that takes
-over four minutes is done again through the labelled files alone.
+OWNER-NAME-SHA/after, the state after the repair is scanned too. REPORTS keeps the report of each scan. If a scan takes
+more than four minutes, only the labelled files are scanned instead.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ import yaml
 DATA = Path(__file__).resolve().parents[1] / "data"
 SCAN = (sys.executable, "-m", "graphsafe", "scan", "--no-cache", "-q")
 LONGEST = 240
-"Seconds of a scan from the root."
+"The largest number of seconds for a scan from the root."
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Where one finding stands, its code, and whether it is above note."""
+    """The place of one finding, its code, and whether its level is above note."""
 
     path: str
     first: int
@@ -60,12 +60,13 @@ class Label:
         return str(own.get(kind) or self.line[kind])
 
     def at(self, told: Iterable[Told]) -> list[Told]:
-        """Return the findings on the statement; those on allocations only for a label of one."""
+        """Return the findings on the statement. Findings about allocations are returned only if the label is about an
+        allocation."""
         here = [t for t in told if t.touches(self.line["path"], *self.line["statement"])]
         return [t for t in here if t.code in self.codes or not t.code.startswith(("GS4", "GS9"))]
 
     def replaced(self) -> list[tuple[str, int]]:
-        """Return the lines that stand in the place of a statement which is gone."""
+        """Return the lines that have replaced a removed statement."""
         if self.line["repair"] in ("guarded", "bypassed"):
             return []
         same = {(self.line["path"], line) for line in self.line.get("same_text_in_repaired", ())}
@@ -84,11 +85,11 @@ class Score:
     any_code: bool
     with_notes: bool
     still: bool | None
-    "None where it was not found, or nothing stands in its place."
+    "Whether the line is still reported. It is None if it was not found or if nothing has replaced it."
 
 
 def told_of(folder: Path, files: Iterable[str], report: Path) -> list[Told]:
-    """Return what a scan of `folder` says; its report is made unless it is there already."""
+    """Return the findings of a scan of `folder`. The folder is scanned only if `report` does not exist yet."""
     if not report.exists():
         scan = ("timeout", str(LONGEST), *SCAN, "-o", f"json={report.resolve()}")
         if subprocess.run([*scan, "."], cwd=folder, capture_output=True).returncode == 124:

@@ -1,7 +1,7 @@
-"""Findings of a package drawn at random, with their source, to be judged by reading.
+"""Draw findings of a package at random, and print them with their source, so that a reader can judge them.
 
-The judgements are in docs/accuracy/judged.md. The draw is by a hash of each finding's place, so that a finding keeps
-its turn when others come or go.
+The judgements are in docs/accuracy/judged.md. Findings are drawn in the order of a hash of their place. So the order
+stays the same if there are more or fewer findings.
 
     pip download --no-deps sglang==0.5.23
     python benchmarks/scan/sample_findings.py sglang-0.5.23-*.whl 40
@@ -9,7 +9,7 @@ its turn when others come or go.
     python benchmarks/scan/sample_findings.py vllm-0.33.0-*.whl 60 20261124     # less its marks and third_party
     python benchmarks/scan/sample_findings.py CHECKOUTS 60 20261125              # a folder of repositories, together
 
-Without a seed behind the count the draw is the first one of each package.
+Without a seed after the count, the first draw of each package is printed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from graphsafe.report.model import Finding
 
 SEED = "graphsafe-1"
 CONTEXT = 3
-"Lines shown before and after."
+"The number of lines that are shown before and after a finding."
 
 
 def turn(seed: str, path: str, finding: Finding) -> str:
@@ -37,7 +37,7 @@ def turn(seed: str, path: str, finding: Finding) -> str:
 
 
 def found_in(project: Path, above: Path) -> Iterator[tuple[str, Finding]]:
-    """The findings of a project, each with its path from the folder `above`."""
+    """Yield the findings of a project, each with its path from the folder `above`."""
     for finding in findings_above_note(project):
         path = Path(finding.location.path).resolve().relative_to(above).as_posix()
         if "third_party" not in path:

@@ -1,10 +1,10 @@
-"""Whether a scan says the same in whatever order files and roots are read.
+"""Check that a scan gives the same report for every order in which files and roots are read.
 
     python benchmarks/scan/shuffled_order.py FOLDER [--orders 3] [--seed 0]
 
-Scans FOLDER once as a user does, then with the files of the project, the files in which reading begins, and the roots
-that each of them holds in an order that is drawn. Prints each finding or limit that differs, and exits with 1 if any
-does.
+Scans FOLDER once as a user does, then several times in random order. The files of the project, the files in which
+reading begins, and the roots in each of these files are shuffled. Prints each finding or limit that differs, and exits
+with 1 if there is any.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def scanned(folder: Path, config: Config) -> dict[str, object]:
 
 
 def shuffled(folder: Path, config: Config, draw: random.Random) -> dict[str, object]:
-    """The same with what a scan goes through in an order that is drawn."""
+    """Return the report of a scan that goes through files and roots in random order."""
     files, starts, roots, assumed = api.Files, api.find_candidates, driver.roots_of, driver.assumed_roots_of
 
     def mixed(items: Iterable[object]) -> list[object]:

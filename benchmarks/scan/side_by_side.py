@@ -1,11 +1,12 @@
-"""Other linters and graphsafe on the same files, `vllm/v1`: what they cost and which of vLLM's own waits they name.
+"""Run other linters and graphsafe on the same files, `vllm/v1`, and compare their cost and the vLLM waits that they
+name.
 
     pip download --no-deps vllm==0.33.0
     python benchmarks/scan/side_by_side.py vllm-0.33.0-*.whl --tools FOLDER     # the table of docs/performance.md
 
-Each tool is installed from PyPI into an environment of its own under FOLDER (kept for the next run), and runs once, as
-a process of its own, one after the other. The marks of vllm_recall.py are taken away first; a marked wait counts as
-named where a finding lies in its lines.
+Each tool is installed from PyPI into its own environment under FOLDER, which is kept for the next run. The tools run
+once, one after the other, each in its own process. First the marks of vllm_recall.py are removed. A marked wait counts
+as named if a finding is in its lines.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ for path in sorted(Path(sys.argv[1]).rglob("*.py")):
         print(f"{{path}}:{{line}}: name")
 """
 FIXIT = "UseAsyncSleepInAsyncDef NoStaticIfCondition UseFstring".split()
-"Three rules, one of which resolves qualified names. None is about torch: Fixit has none that is."
+"Three rules, one of which resolves qualified names. None of them is about torch, because Fixit has no such rule."
 
 
 def printed(text: str) -> Iterator[Line]:
-    """`path:line` at the beginning of a line, or as Fixit writes it, `path@line`."""
+    """Yield each place that a line of output begins with: `path:line`, or `path@line` as Fixit writes it."""
     for match in re.finditer(r"^(\S+?\.py)[:@](\d+)[:\s]", text, re.M):
         yield match[1], int(match[2])
 
@@ -61,11 +62,11 @@ def graphsafe(text: str) -> Iterator[Line]:
 class Tool:
     title: str
     command: Sequence[str]
-    "`{tools}` is the folder of environments; the path to lint is put behind."
+    "The command line. `{tools}` is the folder of environments. The path to lint is appended."
     read: Callable[[str], Iterator[Line]] = printed
     package: str | None = None
     around: Sequence[str] = field(default=())
-    "What is linted, from the folder that holds the package; default: `vllm/v1`."
+    "The paths to lint, from the folder that contains the package. By default: `vllm/v1`."
 
 
 ALONE = (*SCAN, "--no-cache", "-j1")
@@ -94,7 +95,7 @@ TOOLS = (
 
 
 def install(package: str, tools: Path) -> str | None:
-    """Why it cannot be had, else None."""
+    """Install a package. Return the reason if this fails, otherwise None."""
     home = tools / package
     if not home.exists():
         subprocess.run([sys.executable, "-m", "venv", home], check=True)

@@ -1,5 +1,5 @@
-"""What a file of a large project costs to scan alone, without a cache, and how many of a whole scan's errors and
-warnings it has.
+"""Measure the cost of scanning one file of a large project alone, without a cache, and count how many errors and
+warnings of the whole scan this finds.
 
     python benchmarks/scan/single_file.py FOLDER [COUNT] [SEED]
 
@@ -23,7 +23,7 @@ SCAN = (sys.executable, "-m", "graphsafe", "scan", "--no-cache", "--exit-zero", 
 
 
 def scan(path: Path) -> tuple[float, dict[Path, set[tuple[int, str]]]]:
-    """CPU seconds of a process of its own, and lines and codes of the errors and warnings by file."""
+    """Scan in a separate process. Return its CPU seconds, and the lines and codes of errors and warnings by file."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.json")
         cost = run(*SCAN, "-o", str(report), path.name, cwd=path.parent)

@@ -1,12 +1,12 @@
-"""What a scan costs beside bare parsers on the same files, in one run on one machine.
+"""Compare the cost of a scan with the cost of bare parsers on the same files, in one run on one machine.
 
     python benchmarks/scan/speed.py FOLDER [--plot docs/scan_linear.svg] [--skip-parsers]
 
-FOLDER is a large tree of Python files, such as an unpacked wheel of vLLM. Every measurement is a fresh process; CPU
-seconds are user and system together with those of its children. `ruff` is taken from PATH where it is there. Files are
-copied to a temporary folder first, since the cache and the changed file would leave marks in FOLDER. While libcst reads
-all of them, which takes long, cold scans run beside it on another core, one after the other: where a machine's speed
-varies, both meet the same.
+FOLDER is a large tree of Python files, such as an unpacked wheel of vLLM. Every measurement is a new process. CPU
+seconds are user and system time, including child processes. `ruff` is taken from PATH if it exists there. Files are
+first copied to a temporary folder, because a scan writes a cache and one measurement changes a file. libcst needs a
+long time for all files. Meanwhile, cold scans run one after the other on another core, so that changes of the machine's
+speed affect both measurements.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ print(time.monotonic() - start, used.ru_utime + used.ru_stime, used.ru_maxrss, f
 
 
 SCAN = (sys.executable, "-m", "graphsafe", "scan", "--format", "concise")
-"A form that shows no edits: these are made with libcst, which is another 100 MB."
+"The format shows no edits, because edits are made with libcst, which takes another 100 MB."
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,11 @@ class Cost:
     wall: float
     cpu: float
     peak: float
-    "MB, of the largest process."
+    "The peak memory of the largest process in MB."
 
 
 def run(*command: str, cwd: Path | None = None) -> Cost:
-    """Return what a command cost as a process of its own, whatever its exit code."""
+    """Run a command as a separate process and return its cost. Any exit code is accepted."""
     done = subprocess.run([sys.executable, "-c", CHILD, *command], cwd=cwd, capture_output=True, text=True, check=True)
     wall, cpu, peak = map(float, done.stderr.split())
     return Cost(wall, cpu, peak / 1024)
@@ -65,7 +65,7 @@ def scan(folder: Path, *options: str, path: str = ".") -> Cost:
 
 
 def beside(long: Sequence[str], short: Callable[[], Cost]) -> tuple[Cost, Cost]:
-    """What a long command cost, and in the mean a shorter one, again and again while the long one ran."""
+    """Return the cost of a long command, and the mean cost of a short command that ran repeatedly at the same time."""
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(run, *long)
         costs = [short()]
@@ -77,7 +77,7 @@ def beside(long: Sequence[str], short: Callable[[], Cost]) -> tuple[Cost, Cost]:
 
 
 def sample(source: Path, target: Path, share: float) -> int:
-    """Copy every n-th file; the number of lines copied."""
+    """Copy every n-th file, and return the number of copied lines."""
     files = [path for path in sorted(source.rglob("*.py")) if path.is_file()]
     step = round(1 / share)
     lines = 0
@@ -96,7 +96,7 @@ def show(what: str, cost: Cost, base: Cost | None = None) -> Cost:
 
 
 def plot(points: list[tuple[int, Cost]], target: Path) -> None:
-    """CPU seconds over lines, with the straight line through the origin and the last point."""
+    """Plot CPU seconds over lines, with the straight line through the origin and the last point."""
     width, height, edge = 460, 280, 50
     most_lines, most_cpu = points[-1][0], max(cost.cpu for _, cost in points) * 1.1
 

@@ -1,8 +1,8 @@
-"""How well scan tells the lines of transformers that wait for the device from those that only run.
+"""Measure how well scan distinguishes lines of transformers that wait for the device from lines that only run.
 
-The truth comes from `transformers_truth.py`. A line that waited counts as found where a finding above note covers it; a
-finding above note on lines that ran, none of which waited, counts as false if its code says that the line waits (GS1xx,
-GS2xx, GS3xx), and is listed apart if it speaks of something that sync debug mode cannot see.
+The truth comes from `transformers_truth.py`. A line that waited counts as found if a finding above note covers it.
+Other findings above note are on lines that ran and did not wait. Such a finding counts as false if its code says that
+the line waits (GS1xx, GS2xx, GS3xx). It is listed separately if it is about something that sync debug mode cannot see.
 
     pip download --no-deps transformers==5.17.0
     python benchmarks/scan/transformers_accuracy.py transformers-5.17.0-*.whl [--lines]  # docs/accuracy/waits.md
@@ -60,12 +60,12 @@ class Truth:
         return [wait for wait in self.waits if any(place.covers(*wait) for place in by_file.get(wait[0], ()))]
 
     def beside(self, places: Iterable[Place]) -> list[Place]:
-        """Those on lines that ran and did not wait."""
+        """Return the places on lines that ran and did not wait."""
         return [p for p in places if self.executed(p) and not any(p.covers(*wait) for wait in self.waits)]
 
 
 def found_in(folder: Path, hot: bool = False) -> list[Place]:
-    """What a scan of an unpacked wheel finds above note; with `hot`, as if each function ran in every step."""
+    """Return the findings above note in an unpacked wheel. With `hot`, every function counts as part of a step."""
     return [
         Place(
             Path(finding.location.path).resolve().relative_to(folder).as_posix(),

@@ -1,9 +1,9 @@
-"""How many of the waits that vLLM's maintainers marked scan finds, and how much it says besides.
+"""Count the waits marked by vLLM's maintainers that scan finds, and the other findings of scan.
 
-Every wait for the device that vLLM's hot path could not lose stands in a `with gpu_sync_allowed():` block; its own CI
-fails on any other. The marks are taken away (`if True:` in their place, the same lines), the package is scanned, and a
-block counts as found where a finding above note, GS4xx aside, lies in it. Some blocks only call a function of the
-package that waits; whether that line is reported is counted apart.
+Each wait for the device that vLLM's hot path still needs is in a `with gpu_sync_allowed():` block. vLLM's CI fails on
+any other wait. Each mark is replaced by `if True:`, so that line numbers stay the same, and the package is scanned. A
+block counts as found if it contains a finding above note, except GS4xx. Some blocks only call a function of the package
+that waits. Whether the waiting line is reported is counted separately.
 
     pip download --no-deps vllm==0.33.0
     python benchmarks/scan/vllm_recall.py vllm-0.33.0-*.whl [--missed]     # the tables of docs/accuracy/waits.md
@@ -25,9 +25,9 @@ from typing import Any
 from corpus import findings_above_note, named_lines, unpack
 
 SIGNALS = Path(__file__).resolve().parents[1] / "data" / "vllm_signals.json"
-"The strongest signal in each block, judged by reading: file -> line of the mark -> signal."
+"File -> line of the mark -> the strongest signal in the block, as judged by a reader."
 CALLED = SIGNALS.with_name("vllm_called_waits.json")
-"Where the blocks wait that only call the package, judged by reading: file -> line of the mark -> file -> lines."
+"For blocks that only call the package: file -> line of the mark -> file -> the lines that wait, as judged by a reader."
 
 MARK = re.compile(r"^([ \t]*)with gpu_sync_allowed\([^)]*\):", re.M)
 WRAPPER = re.compile(r"^[ \t]*(@with_gpu_sync_check|enable_gpu_sync_check\(\)|from \S*gpu_sync_debug import .*)$", re.M)
@@ -36,7 +36,7 @@ WRAPPER_HOME = "gpu_sync_debug.py"
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What one mark covers: its lines, the mark's own left out."""
+    """The lines inside one mark, without the line of the mark itself."""
 
     path: str
     mark: int
@@ -44,7 +44,7 @@ class Block:
     last: int
     signal: str
     called: frozenset[tuple[str, int]]
-    "Lines elsewhere in the package that wait when the block runs."
+    "The lines elsewhere in the package that wait when the block runs."
 
     def covers(self, path: str, line: int) -> bool:
         return path == self.path and self.first <= line <= self.last
@@ -62,12 +62,13 @@ def blocks_of(path: str, source: str, signals: dict[str, str], called: dict[str,
 
 
 def without_marks(source: str) -> str:
-    """The same lines with nothing of the wrapper in them."""
+    """Return the same lines without the wrapper."""
     return WRAPPER.sub("", MARK.sub(r"\1if True:", source))
 
 
 def prepare(folder: Path) -> tuple[list[Block], dict[str, list[int]]]:
-    """Take the marks out of the files in `folder`; the blocks they covered, and the lines of names alone."""
+    """Remove the marks from the files in `folder`. Return the marked blocks, and the lines that a search for names
+    reports."""
     signals = json.loads(SIGNALS.read_text(encoding="utf-8"))
     called = json.loads(CALLED.read_text(encoding="utf-8"))
     blocks: list[Block] = []

@@ -38,7 +38,7 @@ def scan(
 ) -> Report:
     """Lint files and folders, without importing or running them. Without arguments, scan the working directory.
 
-    An argument may also be a list of paths. An empty list stands for no file. The options are those of `graphsafe
+    An argument may also be a list of paths. With an empty list, nothing is scanned. The options are those of `graphsafe
     scan`. `buffers` contains an editor's unsaved contents, by path; a scan with buffers caches nothing. Each finding
     contains its fixes as `edits`. Suppressed findings are in the report, with `suppressed` set. `jobs` is the number of
     processes that read files. With None, there is one per core if there is enough to read.
@@ -118,9 +118,9 @@ def capture(
     The options are those of `graphsafe capture`. `inputs` are strings such as `ids:i64[4,1]=0..31999`. Everything runs
     in separate processes: this process neither imports the target nor uses a GPU. Nothing is written to disk.
 
-    If the target fails, `report.verdict` says so. If it cannot be imported, built or stepped, the report has a limit of
-    the kind `bad-request`. Raises RequestError for an invalid option, for a file, a factory or a device that does not
-    exist, for an object that cannot be sent, and if torch is not installed.
+    If the target fails, `report.verdict` says so. If it cannot be imported or built, or if its step cannot be run, the
+    report has a limit of the kind `bad-request`. Raises RequestError if torch is not installed, if an option is
+    invalid, if a file, factory or device does not exist, or if an object cannot be sent.
     """
     from graphsafe.capture.given import written
     from graphsafe.capture.request import parse_device, parse_input

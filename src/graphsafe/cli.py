@@ -46,7 +46,7 @@ _NO_WAY = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP)
 
 
 def run() -> int:
-    """Run `main` and return its exit code. The process must do nothing else.
+    """Run `main` and return its exit code. Call it only in a process that does nothing else.
 
     Garbage collection is disabled: a large scan leaves reference cycles, and collecting them would take 3 % of its
     time.

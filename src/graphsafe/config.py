@@ -62,7 +62,7 @@ class FunctionPattern:
         `path` is relative to the project root, with forward slashes. `function` is the qualified name.
         """
         where = self.where + "*" if self.where.endswith("/") else self.where
-        # A path also counts as a dotted name from the root, as if each of its folders were a package.
+        # A path is also compared as a dotted name from the root, as if each of its folders were a package.
         from_root = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         return fnmatchcase(function, self.function) and any(
             fnmatchcase(name, where) for name in (path, module, from_root)

@@ -18,7 +18,7 @@ from graphsafe.report.text import count
 from graphsafe.scan.sources.source import MAX_BYTES
 
 _STRONGEST: tuple[JoinStatus, ...] = ("confirmed", "refuted", "not-executed")
-"""If there are several runs, the first status in this order counts.
+"""The statuses in order of precedence, for several runs that give one prediction different statuses.
 
 If one run has seen a fault, the fault exists, even if the other runs have not seen it.
 """

@@ -36,7 +36,7 @@ _MOST = 8
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print lines. Characters that control the terminal and commands of CI systems are made harmless.
+    """Print lines. Control characters, and text that a CI system would execute as a command, are made harmless.
 
     Names, messages and settings come from files that anybody may have written. Functions that colour their output do
     not use this function.

@@ -45,8 +45,8 @@ def beginning(path: str | Path, most: int = 200) -> bytes:
 def _opened(path: str | Path) -> Iterator[tuple[int, int]]:
     """Open a regular file, and yield its descriptor and its size in bytes. Raises OSError.
 
-    Reading a FIFO could block forever, and a device may have no end. So the file is opened without blocking, and its
-    kind is checked after that: then nobody can replace it in between.
+    Reading a FIFO could block forever, and a device may have no end. So the file is opened without blocking. Its kind
+    is checked only then, so that nobody can replace the file between the check and the opening.
     """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:

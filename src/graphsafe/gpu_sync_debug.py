@@ -1,8 +1,9 @@
 """The functions of vLLM's module of the same name, built on `graphsafe.forbid`. Only the import has to be changed.
 
-Unlike in vLLM, a checked call runs to its end before all faulty lines are reported, each with its rule and a repair.
-The error is `graphsafe.Forbidden`. Waits on the threads of autograd count too. As in vLLM, VLLM_GPU_SYNC_CHECK (`warn`
-or `error`) is read only once, and nothing is checked before `enable_gpu_sync_check()` is called.
+Unlike in vLLM, a checked call first runs to its end. Then all faulty lines are reported, each with its rule and a
+repair. The error is `graphsafe.Forbidden`. Waits that happen on autograd's threads are reported too. As in vLLM,
+VLLM_GPU_SYNC_CHECK (`warn` or `error`) is read only once, and nothing is checked before `enable_gpu_sync_check()` is
+called.
 """
 
 from __future__ import annotations

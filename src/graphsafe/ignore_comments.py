@@ -50,7 +50,7 @@ def check_reason(reason: str) -> None:
 
 
 def add_ignores(scan: Scan, root: Path, failing: Callable[[Report], list[Finding]], reason: str) -> Added:
-    """Write comments with a reason for the findings that `failing` returns. Existing comments are extended.
+    """Write a comment with the reason at each finding that `failing` returns. Existing comments are extended.
 
     Only files of the project in `root` are written. A file that somebody has saved meanwhile is not overwritten.
     """

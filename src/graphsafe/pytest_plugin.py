@@ -223,7 +223,7 @@ class Factory(pytest.Item):
     def _against_lock(self, report: Report) -> tuple[str, ...]:
         """Return the regressions since the lock was written.
 
-        Warn if nothing is checked. This is so if the step need not be ready and the lock has no entry for the factory.
+        Warn if nothing is checked, because the step need not be ready and the lock has no entry for the factory.
         """
         from graphsafe.capture.request import gave_no_answer
         from graphsafe.config import config_over

@@ -56,8 +56,8 @@ def _problem(rule: Rule, case: Case, rulebook: Rulebook) -> str | None:
 
 
 def _difference(rule: Rule, case: Case, report: Report) -> str | None:
-    """Return how a report differs from its case, or None. Only this rule's findings count. Notes count only if they are
-    expected."""
+    """Return how a report differs from its case, or None. Only this rule's findings are compared, and notes are
+    compared only if they are expected."""
     unread = next((one for one in report.findings if one.code == UNREADABLE != rule.code), None)
     if unread is not None:
         return f"line {unread.location.line} of the case: {unread.message}"

@@ -1,4 +1,4 @@
-"""Further ways through lines that the steps in library_targets/ came to without waiting: options not given there."""
+"""Steps with other options than in library_targets/. They reach lines that the steps there ran without waiting."""
 
 import torch
 from torch import nn
@@ -12,14 +12,14 @@ def riaa_filter(device):
 
 
 def masked_by_mean(device):
-    """A mask's value that is a tensor: the spectrogram's mean."""
+    """The mask value is a tensor: the spectrogram's mean."""
     from torchaudio.transforms import SpecAugment
 
     return SpecAugment(1, 10, 1, 6, iid_masks=False).to(device), (torch.randn(2, 20, 50, device=device),)
 
 
 def masked_by_tensor(device):
-    """A mask's value that the caller gives as a tensor."""
+    """The caller gives the mask value as a tensor."""
     from torchaudio.transforms import FrequencyMasking
 
     masking = FrequencyMasking(6).to(device)
@@ -27,7 +27,7 @@ def masked_by_tensor(device):
 
 
 def prediction_at_as_many_points(device):
-    """As many points as the model was trained on, which are then compared with those."""
+    """The model gets as many points as it was trained on, and compares them with the training points."""
     import gpytorch
 
     class Model(gpytorch.models.ExactGP):
@@ -50,7 +50,7 @@ def prediction_at_as_many_points(device):
 
 
 def prescribed_times(device):
-    """A solver that has to step to given times, and past given discontinuities."""
+    """A solver that must step to given times, and restart at a given discontinuity."""
     from torchdiffeq import odeint
 
     class Field(nn.Module):

@@ -169,7 +169,8 @@ class Target:
 
 
 def buckets(mode):
-    """Return the buckets of a mode such as "bucket:batch=8,4", as keyword arguments; one empty bucket without."""
+    """Return the buckets of a mode such as "bucket:batch=8,4", as keyword arguments. Other modes have one empty
+    bucket."""
     if not (mode or "").startswith("bucket:"):
         return [{}]
     axis, values = mode[7:].split("=")
@@ -264,7 +265,7 @@ def child(kind, name, device_name, steps, mode, path):
 
 
 def compare(a, b):
-    """Return None where rows agree, else the first step and difference."""
+    """Return None if the rows agree, otherwise the first step with a difference, and this difference."""
     import torch
 
     for k in sorted(set(a) & set(b)):

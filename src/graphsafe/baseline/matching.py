@@ -51,7 +51,7 @@ def normalised(code: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return a string as one line of printable characters whose length is limited. Different strings give different
+    """Return a string as one line of limited length, with printable characters only. Different strings give different
     lines."""
     line = "".join(character if character.isprintable() else "?" for character in text)
     if len(line) <= MOST and line == text:

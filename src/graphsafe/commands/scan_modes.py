@@ -134,8 +134,8 @@ class ScanModes:
 def complain_of_limits(report: Report, is_shown: bool) -> None:
     """Print on stderr the limits that the user must know, for every format of the report.
 
-    With --quiet, or if the report on the same terminal has already shown the limits, print only the limits that make a
-    report without findings meaningless.
+    Print only the limits that make a report without findings meaningless, if --quiet is given or if the report on the
+    same terminal has already shown all limits.
     """
     from graphsafe.report.terminal import MOST_LIMITS
 

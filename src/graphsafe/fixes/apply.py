@@ -17,8 +17,8 @@ from graphsafe.report.model import Edit, Finding, Report, unsuppressed
 from graphsafe.scan.sources.source import Unreadable, editable_lines
 
 MAX_ROUNDS = 10
-"""The largest number of rounds of scanning and fixing. One fix can make another one possible on its own line or on
-lines around it."""
+"""The largest number of rounds of scanning and fixing. After one fix, another one may become possible on the same line
+or on the lines around it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Fixes the replacement of state in each step: the fix writes to the existing tensor instead."""
+"""Fixes code that replaces a state tensor in each step: the fixed code writes to the existing tensor instead."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def _risk(code: Code, node: ast.Call) -> str:
 
 
 def _filled(node: ast.expr) -> tuple[Sequence[int], ast.expr | None]:
-    """Return the shape of nested lists, and the number that all their elements equal. The number is None if the
+    """Return the shape of nested lists, and the number to which all their elements are equal. The number is None if the
     elements differ."""
     if not isinstance(node, (ast.List, ast.Tuple)):
         return (), node

@@ -3,8 +3,9 @@
 A repository may be hostile. Its configuration can name programs (`core.fsmonitor`, filters, hooks, diff drivers, remote
 helpers), even through `include`, and a bare repository can be hidden among committed files. So the repository is the
 nearest folder with a `.git`, and git is kept from searching for another repository. Git only reads stored objects:
-commits, trees, the index and blobs. It never compares the work tree, because a comparison runs filters, and it must not
-fetch missing objects. Files are compared by `git diff --no-index` in a temporary folder that belongs to no repository.
+commits, trees, the index and blobs. It never compares the work tree, because a comparison runs filters. It is also kept
+from fetching missing objects. Files are compared by `git diff --no-index` in a temporary folder that belongs to no
+repository.
 """
 
 from __future__ import annotations

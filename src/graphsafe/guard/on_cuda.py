@@ -1,4 +1,4 @@
-"""Watches one thread's use of a GPU, with PyTorch's own callbacks before each wait and allocation, and a dispatch mode.
+"""Watches one thread's use of a GPU, with a dispatch mode and with PyTorch's callbacks before each wait and allocation.
 
 A callback runs on the thread that waits. It does nothing on threads that are not watched, and it never raises an error.
 The mode records which operation is running, and is also active on the threads of autograd. The mode sees copies that

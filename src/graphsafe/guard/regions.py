@@ -38,8 +38,8 @@ _KIND_OF: dict[StepEventKind, Forbiddable] = {
     "copy-to-device": "copies",
     "allocation": "allocations",
 }
-"""Kind of event -> the operations that must be forbidden for such an event to count. Queries (`event.query()`) do not
-wait, so they are left out."""
+"""Kind of event -> the group of operations to which it belongs. An event is reported if its group is forbidden. Queries
+(`event.query()`) do not wait, so they are left out."""
 _MOST_UNKNOWN = 3
 _NOTHING_TO_SEE = (
     "graphsafe.forbid would see nothing: there is no GPU here and no simulated device; use the fixture "
@@ -210,7 +210,7 @@ _VANISHED = cast(Region, nullcontext())
 def forbid(
     *, syncs: bool = True, copies: bool = True, allocations: bool = False, launches: int | None = None
 ) -> Region:
-    """Make a block raise an error if its thread waits, copies, allocates or launches too much.
+    """Make a block raise an error if its thread waits, copies or allocates, or if it launches too much.
 
     It is a context manager and a decorator. `syncs`: the host waits for the device. `copies`: a copy between host and
     device blocks, or uses pageable memory. `allocations`: the block takes device memory, or pins host memory.

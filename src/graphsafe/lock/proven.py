@@ -52,7 +52,7 @@ class Proven:
 
 
 def proven_by(report: Report) -> dict[Key, Proven]:
-    """Return the proof in a report. If it has several devices of one kind, the worst one counts."""
+    """Return the proof in a report. If it has several devices of one kind, use the worst one."""
     found: dict[Key, Proven] = {}
     for device in report.devices or ():
         kind = kind_of(device.device, report.environment)

@@ -21,7 +21,7 @@ _SEVERITIES: Mapping[Level, Any] = {
 }
 _LINE_END = re.compile(r"\r\n|\r|\n")
 Units = Callable[[Sequence[str], Any], Any]
-"""A function that converts a range in code points, given the lines, to the editor's units for columns."""
+"""A function that takes lines and a range in code points, and returns the range in the editor's units for columns."""
 
 
 def lines_of(text: str) -> Sequence[str]:

@@ -29,7 +29,7 @@ from graphsafe.report.probes.probe import Unit
 from graphsafe.report.text import bucket_name, bytes_text, count, printable, without_commands
 
 _NOTABLE = 0.1
-"Two times or sizes that differ by less than this share count as equal."
+"If two times or sizes differ by less than this share, they are treated as equal."
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,8 +259,8 @@ def _findings(before: Sequence[Finding], after: Sequence[Finding]) -> Iterator[C
 
 
 def _by_fingerprint(findings: Sequence[Finding]) -> dict[str, Finding]:
-    """Return one finding for each fingerprint. If several findings have the same fingerprint, the highest level
-    counts."""
+    """Return one finding for each fingerprint. If several findings have the same fingerprint, return the first one of
+    the highest level."""
     return {one.fingerprint: one for one in most_severe(in_order(findings), lambda one: one.fingerprint)}
 
 

@@ -1,8 +1,8 @@
 """Joins the notes about fresh buffers (GS401) to one line per file, after all other findings.
 
-A capture may contain allocations, many lines allocate, and a single repair may remove all these allocations. So formats
-for people do not show each note. If the configuration raises the level of GS401, its findings are shown like all
-others. Formats for programs keep each note.
+Allocations do not prevent a capture. Often many lines allocate, and a single repair can remove all these allocations.
+So formats for people do not show each note. If the configuration raises the level of GS401, its findings are shown like
+all others. Formats for programs keep each note.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _LITERAL = re.compile(r"L[a-z]n?\d+E")
-"Matches a literal number among a template's arguments. It is not the length of a name."
+"Matches a literal number among a template's arguments. Such a number is not the length of a name."
 _LENGTH = re.compile(r"[1-9]\d*")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 

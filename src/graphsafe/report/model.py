@@ -291,7 +291,7 @@ class Report:
     command: Literal["scan", "capture", "run"]
     "It is `run` only for the findings of a ledger: see `report/ledger`."
     created: str
-    "UTC, in ISO 8601, with seconds."
+    "The time at which the report was made: UTC, ISO 8601, with seconds."
     environment: Environment
     target: str | None
     name: str | None = None
@@ -310,7 +310,7 @@ class Report:
     reach: Reach | None = None
     "How much code a scan has read. It is None for a capture."
     shard: str | None = None
-    "The share of all targets to which the target belongs, as in `capture --shard`: `2/8`. Without shards it is None."
+    "The part of all targets that contains this target, as in `capture --shard`: `2/8`. Without shards it is None."
 
     @property
     def called(self) -> str | None:

@@ -104,8 +104,8 @@ def _order(name: str) -> list[tuple[int, int, str]]:
 
 
 def fix_texts(plan: Plan) -> list[str]:
-    """Return the shortest list of lines whose repair gives the largest gain. Then return, for each line, the gain if
-    only that line is fixed."""
+    """Return a text with the shortest list of lines whose repair gives the largest gain, followed by the gain of each
+    single line."""
     before, took = plan.coverage or 0.0, plan.planned_ms
     together = [fix.together for fix in plan.fixes]
     most = max(together, default=before)

@@ -57,7 +57,7 @@ class Padded:
     live: int
     inputs: tuple[str, ...]
     follows: tuple[str, ...] | None
-    "The outputs of live requests that depend on the padding. It is None if this is unknown."
+    "The outputs that belong to live requests but depend on the padding. It is None if this is unknown."
     wrong: Mapping[str, tuple[str, ...] | None]
     "A way of filling the rows -> the outputs that differ from an eager step on the live requests alone."
     nan: tuple[str, ...] | None

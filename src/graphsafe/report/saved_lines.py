@@ -12,8 +12,8 @@ from graphsafe.report.model import Finding, grouped
 from graphsafe.report.source import Lines, line_of
 
 _MOST_EQUAL_LINES = 32
-"""A fingerprint contains the number of a line among equal lines of its function, from 0. Only numbers below this one
-are tried; otherwise the line counts as changed."""
+"""A fingerprint contains a number that counts equal lines in a function, from 0. Only numbers below this one are tried;
+otherwise the line counts as changed."""
 
 
 @dataclass(frozen=True, slots=True)

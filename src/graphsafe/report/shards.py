@@ -16,7 +16,7 @@ _MOST = 3
 def missing_shards(saved: Sequence[tuple[str, Sequence[Report]]]) -> str:
     """Return in words which shards are missing in these files, or "" if all are there.
 
-    A shard without targets has a file without reports. So each file without reports counts for one of the missing
+    A shard without targets has a file without reports. So each file without reports is taken for one of the missing
     shards. Raises RequestError if two files have reports of the same shard.
     """
     files: dict[tuple[int, int], str] = {}

@@ -79,7 +79,7 @@ def _cropped(text: str, start: int, end: int, room: int) -> tuple[str, int, int]
 
 
 def _window(start: int, end: int, room: int) -> int:
-    """Return the first cell to show of a line that is too long.
+    """For a line that is too long, return the first cell to show.
 
     If the span is visible from cell 0 on, return 0. Otherwise return a cell a little before the span.
     """
@@ -262,7 +262,8 @@ def _advice(findings: Sequence[Finding], sheet: Sheet) -> list[str]:
 
 
 def _start(findings: Iterable[Finding], sheet: Sheet) -> list[str]:
-    """Return one finding for each function and code: the most severe first, then those that most roots reach."""
+    """Return one finding for each function and code: the most severe first and, of equally severe ones, those that are
+    reached from more roots."""
     ranked = sorted(findings, key=lambda finding: (-LEVELS.index(finding.level), -finding.further_roots))
     lines = [sheet.paint("bold", "Start here, with the lines that most roots reach:")]
     for finding, *_ in [*_by_function(ranked)][:_FIRST]:

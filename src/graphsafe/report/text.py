@@ -25,8 +25,8 @@ _INNER_COMMAND = re.compile(r"#(?=#\w*\[)")
 GitHub, Azure and TeamCity execute such a command anywhere in a line.
 """
 BIDI_CONTROLS = "\u202a-\u202e\u2066-\u2069"
-"""The characters that change the direction of writing, as the inside of a regular expression's `[…]`. They would hide
-text on a terminal."""
+"""The characters that change the direction of writing, in the form for the inside of `[…]` in a regular expression.
+They would hide text on a terminal."""
 INVISIBLE = "&#8288;"
 "A word joiner in HTML and XML. It is not shown, and no line breaks at it."
 COLOURS = {"red": 196, "green": 28, "yellow": 130, "blue": 27, "cyan": 30}

@@ -61,7 +61,7 @@ class Overwritten:
 
 @dataclass(slots=True)
 class HeldOutputs:
-    """Results of a graph that the program holds over its next replay."""
+    """Results of a graph that the program still holds at the graph's next replay."""
 
     collected: Calls = ()
     "The statement that keeps results. If it is unknown: the calls of the replay that overwrote kept results."
@@ -74,7 +74,7 @@ class HeldOutputs:
 
 @dataclass(frozen=True, slots=True)
 class OutsideUse:
-    """The use of one memory outside the pool by a graph."""
+    """A graph's use of one piece of memory outside its pool."""
 
     what: str
     "The name of the tensor in the memory, or its type and shape."
@@ -98,7 +98,7 @@ class OutsideUse:
 
 @dataclass(frozen=True, slots=True)
 class LentUse:
-    """The use of a tensor in the graph's pool. Another graph has made the tensor, and a third graph now uses its
+    """A graph's use of a tensor in its pool. Another graph has made the tensor, and a third graph now uses the tensor's
     memory."""
 
     use: OutsideUse
@@ -110,7 +110,7 @@ class LentUse:
 
 @dataclass(slots=True)
 class DroppedGradients:
-    """Gradients that a graph writes, if the program drops them between replays."""
+    """Gradients that a graph writes and that the program drops between replays."""
 
     let_go: Calls = ()
     "The calls that led to the line that dropped the first gradient."
@@ -165,7 +165,7 @@ class GeneratorFacts:
 
 @dataclass(eq=False, slots=True)
 class CaptureFacts:
-    """The facts about a capture that go into the ledger in the form in which they are recorded."""
+    """The facts about a capture that go into the ledger unchanged."""
 
     number: int
     "The number of the capture in the process, from 0."
@@ -253,14 +253,14 @@ class StepFacts:
     captured: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     "Captured size -> the numbers of its graphs."
     off: Mapping[str, int] = field(default_factory=dict)
-    "Captured size -> the number of runs without a graph in the loop that replayed the graph before."
+    "Captured size -> the number of runs without a graph, in the same loop in which the graph was replayed earlier."
     off_at: Calls = ()
     "The line of the first of these runs."
 
 
 @dataclass(frozen=True, slots=True)
 class WaitFacts:
-    """The waits for the device of one line."""
+    """The waits of one line for the device."""
 
     event: StepEvent
     count: int
@@ -350,4 +350,4 @@ class ProcessFacts:
     ended: bool = False
     "Whether the program ended without an error."
     is_whole: bool = True
-    "Whether no facts follow."
+    "Whether these are the last facts of the process."

@@ -186,7 +186,7 @@ def metric_functions(device):
 
 
 def merged_metrics(device):
-    """Metrics of two processes put together; a synchronised state's dict."""
+    """Merges the metrics of two processes, and loads the merged state into the second metric."""
     from torcheval import metrics
 
     one, two = (

@@ -456,7 +456,7 @@ def ensembled_training(device):
 
 
 def handed_over(device):
-    """Data that comes from the host, is checked, and goes back."""
+    """Copies data from the host to the device, changes and rearranges it, and copies a part of it back."""
     from tensordict import TensorDict
 
     def step(data):

@@ -83,7 +83,7 @@ def wrapped_training(device):
 
 
 def aggregated(name, *arguments, **options):
-    """Two tasks whose gradients are put together."""
+    """Combines the gradients of two tasks."""
 
     def build(device):
         from torchjd import aggregation

@@ -4,7 +4,7 @@ import torch
 
 
 def forward_training(kind):
-    """Fitted to samples; then drawn from."""
+    """Fits a density to samples, and then draws from it."""
 
     def build(device):
         import normflows as nf
@@ -59,7 +59,7 @@ residual_flow_training = forward_training("residual")
 
 
 def reverse_training(device):
-    """Fitted to a density that is known: two moons."""
+    """Fits a flow to a known density: two moons."""
     import normflows as nf
 
     flows = [nf.flows.Planar((2,)), nf.flows.Radial((2,))]

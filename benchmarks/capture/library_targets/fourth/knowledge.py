@@ -119,7 +119,7 @@ def messages_training(device):
 
 
 def ranked(device):
-    """Ranks of the true tails among all, without those that are known."""
+    """Ranks the true tails among all entities, without the other known tails."""
     from pykeen.evaluation import RankBasedEvaluator
     from pykeen.evaluation.evaluator import create_sparse_positive_filter_, filter_scores_
     from pykeen.models import DistMult

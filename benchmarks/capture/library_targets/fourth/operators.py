@@ -149,7 +149,7 @@ def physical_losses(device):
 
 
 def prepared_data(device):
-    """Inputs that are normalised and embedded before a model, outputs that are put back."""
+    """Normalises and embeds the inputs of a model, and converts its outputs back to the original scale."""
     from neuralop.data.transforms.data_processors import DefaultDataProcessor
     from neuralop.data.transforms.normalizers import UnitGaussianNormalizer
 

@@ -27,7 +27,7 @@ def inverted_poses(device):
 
 
 def robust_poses(device):
-    """By Gauss and Newton, with a robust kernel; stopped on a plateau."""
+    """Optimises poses by Gauss-Newton steps with a robust kernel. A scheduler stops on a plateau."""
     import pypose as pp
 
     class PoseInverse(nn.Module):
@@ -230,7 +230,7 @@ def arm(where):
 
 
 def moved_arm(device):
-    """Where the hand is, and how it moves."""
+    """Computes the position and the motion of the hand."""
     chain = arm(device)
 
     def step(angles):
@@ -266,7 +266,7 @@ def reached_pose(device):
 
 
 def trained_arm_training(device):
-    """A network that learns which angles put the hand where; its loss looks at angles of rotation too."""
+    """Trains a network that maps hand poses to joint angles. The loss also includes angles of rotation."""
     import pytorch_kinematics as pk
 
     chain = arm(device)
@@ -286,7 +286,7 @@ def trained_arm_training(device):
 
 
 def turned_frames(device):
-    """Transforms that are put together, undone and perturbed."""
+    """Composes, inverts and perturbs transforms."""
     import pytorch_kinematics as pk
 
     def step(rotation, offset):

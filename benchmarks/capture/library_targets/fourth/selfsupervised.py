@@ -142,7 +142,7 @@ def masked_siamese_training(device):
 
 
 def masked_autoencoding(device):
-    """Tokens that are hidden, kept and put back."""
+    """Masks some tokens, keeps the others, and writes them into a full sequence again."""
     from lightly.models import utils
 
     def step(tokens):

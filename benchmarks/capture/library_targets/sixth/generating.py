@@ -1,4 +1,4 @@
-"""Steps of rectified_flow_pytorch, torchflows and gfn: flows that are straightened, inverted or sampled by turns."""
+"""Steps of rectified_flow_pytorch, torchflows and gfn: rectified flows, invertible flows, and sampled trajectories."""
 
 import torch
 

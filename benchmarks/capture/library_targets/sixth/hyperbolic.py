@@ -33,7 +33,7 @@ def hyperbolic_training(device):
 
 
 def embedded_tree_training(device):
-    """Embeddings of a tree's nodes, near their parents and far from others."""
+    """Trains embeddings of a tree's nodes. Each node should be near its parent and far from other nodes."""
     from hypll.manifolds.poincare_ball import Curvature, PoincareBall
     from hypll.nn import HEmbedding
     from hypll.optim import RiemannianSGD

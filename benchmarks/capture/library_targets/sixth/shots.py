@@ -5,7 +5,7 @@ from torch import nn
 
 
 def told_from_few(name, train=False, **options):
-    """A support set is taken in, and queries are told apart; episodic training, where the method learns."""
+    """Processes a support set and classifies queries. With `train`, runs a step of episodic training."""
 
     def build(device):
         from easyfsl import methods

@@ -1,4 +1,4 @@
-"""Steps of zuko, nflows and denoising-diffusion-pytorch: densities that are learnt and drawn from."""
+"""Steps of zuko, nflows and denoising-diffusion-pytorch, which learn densities and draw samples from them."""
 
 import torch
 from torch import nn

@@ -37,7 +37,7 @@ guided = attributed("GuidedBackprop")
 
 
 def grouped_ablation(device):
-    """What the score loses without each quarter of the image."""
+    """Computes how much the score falls without each quarter of the image."""
     from captum.attr import FeatureAblation
 
     method = FeatureAblation(classifier(device))

@@ -1,4 +1,4 @@
-"""Steps of timm, segmentation-models-pytorch, open_clip and lpips: training loops and what stands around a model."""
+"""Steps of timm, segmentation-models-pytorch, open_clip and lpips: training loops, and the code around models."""
 
 import torch
 import torch.nn.functional as F

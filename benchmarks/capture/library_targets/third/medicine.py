@@ -163,7 +163,7 @@ def augmented_volume(device):
 
 
 def cleaned_prediction(device):
-    """What stands between a segmentation and its score."""
+    """Runs the transforms between a segmentation and its score."""
     from monai import transforms
 
     clean = transforms.Compose(

@@ -98,7 +98,7 @@ remembered_training = training(remembered_loss)
 
 
 def views_training(device):
-    """Self-supervision: two views of each sample, told apart from all others."""
+    """Self-supervision: two views of each sample are distinguished from the views of all other samples."""
     from pytorch_metric_learning.losses import NTXentLoss, SelfSupervisedLoss
 
     network = nn.Linear(16, 8).to(device)

@@ -156,7 +156,7 @@ def sparse_process_training(device):
 
 
 def filtered_states(device):
-    """The likelihood of a series under a linear state space, and where it stands at the end."""
+    """The likelihood of a series under a linear state space model, and the mean of the filtered last state."""
     import pyro.distributions as dist
 
     def gaussian(size):

@@ -23,7 +23,7 @@ def normalized_features(device):
 
 
 def speaker_training(device):
-    """Speakers told apart by a margin, features normalised by statistics that run on."""
+    """Classifies speakers with a margin loss, on features that are normalised by running statistics."""
     from speechbrain.lobes.features import Fbank
     from speechbrain.lobes.models.ECAPA_TDNN import ECAPA_TDNN, Classifier
     from speechbrain.nnet.losses import AdditiveAngularMargin, LogSoftmaxWrapper
@@ -206,7 +206,7 @@ def beam_search(device):
 
 
 def speaker_metrics(device):
-    """What a validation step appends, and the summary."""
+    """Appends the results of a validation step to metrics, and computes the summary."""
     from speechbrain.utils.Accuracy import AccuracyStats
     from speechbrain.utils.metric_stats import BinaryMetricStats
 

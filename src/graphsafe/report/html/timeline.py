@@ -11,7 +11,7 @@ from graphsafe.report.text import count
 from graphsafe.report.timeline.lanes import LEGEND, Bar, Lane, Picture
 
 _WIDTH = 1000.0
-"The width of the picture in units, which the page stretches."
+"The width of the picture in units of its own. The page stretches the picture."
 _HEIGHT = 18
 _ZOOMS = (("fit", "z1"), ("4 times", "z4"), ("16 times", "z16"), ("64 times", "z64"))
 

@@ -188,7 +188,7 @@ class Ledger:
     def is_whole(self, process: Process) -> bool:
         """Return whether a process was watched until its end.
 
-        If a process was not, it may have captured graphs that the ledger does not contain.
+        Otherwise it may have captured graphs that the ledger does not contain.
         """
         kinds = (CUT_OFF, "internal", "still-running")
         return not any(one.kind in kinds and one.what == f"process {process.name}" for one in self.limits)

@@ -27,7 +27,7 @@ class Capture(Probe):
     "Operations whose effects the device does not know. It is empty on CUDA."
     pool_bytes: int | None = later()
     from_shapes: bool | None = later()
-    "Whether no values were computed, so that the graph cannot be replayed."
+    "Whether the step was captured from shapes alone, without values. Such a graph cannot be replayed."
 
     def text(self) -> str:
         if self.first_error is not None or not self.nodes:

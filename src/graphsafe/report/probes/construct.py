@@ -40,7 +40,7 @@ class Construct(Probe):
     """How the device was used while the step was built."""
 
     built: bool | None = None
-    "Whether the factory returned an object that can be stepped."
+    "Whether the factory returned an object that can be run as a step."
     left_capturing: bool | None = None
     """Whether a generator refuses to draw after the factory has returned, as if a capture were still running.
 

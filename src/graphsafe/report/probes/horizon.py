@@ -51,7 +51,7 @@ class Horizon(Probe):
     "The number of further steps that ran the same operations."
     departure: Departure | None = None
     other_paths: int | None = later()
-    """The number of paths that differ from the captured one, that further steps took, and that rounds of the refresh
+    """The number of paths that further steps took instead of the captured one and that rounds of the target's refresh
     have tested. In these rounds, steps on these paths gave the same results as replays, so the paths do not make the
     probe fail."""
     paths: tuple[Departure, ...] = unreported(())

@@ -20,7 +20,7 @@ class HeldLine:
     place: str | None = field(default=None, kw_only=True, metadata=PLACE)
     "The line, or null if no Python line was running."
     bytes: int
-    "The bytes of this line that were in use at the peak of all memory in use."
+    "The bytes that this line had allocated and that were in use when the total was largest."
     allocated: int
     count: int
     kept: int

@@ -51,7 +51,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Advances:
-    """By how much each of two successive steps advanced the generator. It is null without a generator."""
+    """The amounts by which two successive steps advanced the generator. They are null without a generator."""
 
     eager: tuple[int | None, ...]
     replay: tuple[int | None, ...]

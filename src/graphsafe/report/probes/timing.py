@@ -15,7 +15,7 @@ class Timing(Probe):
     launches: int | None = None
     "The number of kernel launches in one eager step."
     eager_spread_ms: tuple[float, float] | None = later()
-    "The range that contains the times of eight of ten eager steps."
+    "The 10th and the 90th percentile of the times of eager steps."
     graph_spread_ms: tuple[float, float] | None = later()
     shared: bool | None = later()
     "Whether another target used the device while times were measured."

@@ -39,7 +39,8 @@ class Cause:
     path: str
     before: str | None
     after: str | None
-    "For a tensor that was swapped with others: the path under which its memory was found before."
+    """The value after the change. For a tensor that was swapped with other tensors: the path under which its memory was
+    found before."""
     frames: tuple[CallSite, ...] = ()
     "The calls that led to the change, if they are known."
 
@@ -69,8 +70,8 @@ class Twin(Probe):
     def explains(self) -> bool:
         """Whether the difference explains wrong replays.
 
-        If only addresses differ and no cause is known, the difference does not count, because work outside the graph
-        may have caused it.
+        It is False if only addresses differ and no cause is known, because work outside the graph may have caused the
+        difference.
         """
         return self.status == "fail" and bool(
             self.causes or any(one.what != "address" for one in self.differences or ())

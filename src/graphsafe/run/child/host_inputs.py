@@ -54,7 +54,7 @@ class HostInputs:
     def __init__(self, refills: Refills) -> None:
         self._refills = refills
         self._inputs: dict[tuple[int, Elements | None], HostMemory] = {}
-        "Number of a memory and the part of it that a graph reads, or None for all of it -> the part."
+        "(Number of the memory, the part that a graph reads or None for the whole) -> the watched memory."
         self._left: set[int] = set()
         "Numbers of storages that a device also writes."
 
@@ -133,8 +133,8 @@ def checksum(memory: range) -> int:
 
 
 def written_at(addresses: range) -> Frames:
-    """Return the line of a running function, or of a function that it calls, that writes to the memory. Return the
-    current calls if no such line is found."""
+    """Return the line that writes to the memory: a line of a running function, or of a function that it calls. Return
+    the current calls if no such line is found."""
     with torch._C.DisableTorchFunction():
         frames = user_frames_now(sys._getframe(1))
         line = line_with(frames, _in_place, lambda value: _address(value) in addresses, also_called=True)

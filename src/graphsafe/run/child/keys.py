@@ -129,13 +129,14 @@ class Key:
             now = one.present
             if one.is_tied is None:
                 one.is_tied = not one.differs(now)
-            # If no graph exists for another value, the difference is a mistake even if the program never had the
-            # captured value.
+            # If all graphs were captured with the same value, no graph fits another value. Then a difference is a
+            # mistake, even if the program never had the captured value.
             is_only = type(one.value) is float or one.attribute == "training"
             is_sure = one.is_tied or (is_only and all(each.value == one.value for each in same))
             found = [(now, same)] if is_sure else []
             if one.carrier is not None:
-                # A graph that uses memory of other sizes cannot be the right graph for an object with another value.
+                # Leave out graphs that use memory of other sizes: none of them can be the right graph for an object
+                # with another value.
                 alike = same if one.kind == "size" else _like(one, (key for key in others if key.sizes == self.sizes))
                 found += [(value, alike) for value in self._handled(one, frames)]
             for value, known in () if one.is_free else found:

@@ -1,5 +1,5 @@
-"""Follows the memory that a process's graphs use outside their pools or take from other graphs of their pool, and finds
-out when it is freed or moved."""
+"""Follows memory that graphs use outside their pools, or that they take from other graphs of their pool. Finds out when
+this memory is freed or moved."""
 
 from __future__ import annotations
 

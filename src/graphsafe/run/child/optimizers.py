@@ -1,5 +1,5 @@
-"""Finds the values that the captured step of an optimizer froze, and the state that the step made for the first time in
-the capture.
+"""Finds the values that the captured step of an optimizer froze, and the state that the optimizer first made in the
+capture.
 
 A schedule writes a new learning rate into `optimizer.param_groups`, but replays do not read the rate there, unless it
 is a tensor. A weight that the program freezes or thaws after the capture is trained as before. Steps are recorded only
@@ -49,7 +49,7 @@ class OptimizerOption:
 class TrainedWeights:
     """The weights that the captured step of an optimizer trains, because they required a gradient.
 
-    Captured code may set `requires_grad` itself, which a replay does not repeat. So a change counts only if, at an
+    Captured code may set `requires_grad` itself, which a replay does not repeat. So a change is reported only if, at an
     earlier replay, the weights were still as in the captured step.
     """
 

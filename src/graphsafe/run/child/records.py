@@ -25,7 +25,7 @@ from graphsafe.run.facts import CaptureFacts, GraphFacts, LentUse, OutsideUse, R
 
 @dataclass(eq=False, slots=True)
 class Use:
-    """The use of one memory outside the pool by one graph."""
+    """One graph's use of one piece of memory outside its pool."""
 
     memory: Memory
     access: Access

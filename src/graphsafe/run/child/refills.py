@@ -1,8 +1,8 @@
-"""Finds writes to memory that graphs read, if nothing orders the write before or after the replay.
+"""Finds writes to memory that graphs read, where nothing orders the write before or after a replay.
 
 Each stream has a clock. The clock says how much work of every other stream is certainly done before the next work of
 this stream begins. When a stream waits for an event, the clock of the event is merged into the clock of the stream.
-When the host waits, the clock of the event or the stream is merged into the host's clock, which counts for all later
+When the host waits, the clock of the event or the stream is merged into the host's clock, which applies to all later
 work.
 """
 
@@ -36,7 +36,7 @@ ALL: Part = frozenset()
 Parts = Mapping[int, Part]
 "Number of a storage -> the part of it that is used. Without such a mapping, each storage is used as a whole."
 _MOST_PARTS = 16
-"For each storage, the last work that used it is known for at most this many parts."
+"At most this many parts of each storage are followed, each with the last work that used it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Refills:
         self._host: Clock = {}
         self._events = weakref.WeakKeyDictionary() if events is None else events
         self._used: set[int] = set()
-        "Storages outside pools that graphs use, and storages from which the program copies into them."
+        "Storages that graphs use outside their pools, and storages from which the program copies into these."
         self._fed: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._reads: dict[int, dict[Part, _Work]] = defaultdict(dict)
         self._writes: dict[int, dict[Part, _Work]] = defaultdict(dict)
@@ -100,7 +100,7 @@ class Refills:
                 self._write(storage, work, parts)
 
     def copied(self, stream: Stream, source: int, parts: Parts | None = None) -> None:
-        """Record that the user's running line makes a stream copy from the memory with this number."""
+        """Record that, at the user's running line, a stream begins to copy from the memory with this number."""
         self._work[stream] += 1
         _keep(self._reads[source], _part(parts, source), _Work(stream, self._work[stream], user_frames()[0]))
 

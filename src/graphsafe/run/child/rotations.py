@@ -66,8 +66,8 @@ class Rotation:
         return self.when is not None
 
     def _exchanged(self) -> list[Name]:
-        """Return the names that have exchanged their memory since the capture. Return none if the graph uses the
-        exchanged memory in the same way, for example if it only reads it."""
+        """Return the names that have exchanged their memory since the capture. Return no names if the graph uses the
+        exchanged buffers in the same way, for example if it only reads them."""
         numbers = ((text, number, self._known[text].now()) for text, number in self._captured.items())
         present = {text: (number, storage_number(now)) for text, number, now in numbers if now is not None}
         moved = {text: pair for text, pair in present.items() if pair[0] != pair[1] and pair[1] in self._used}

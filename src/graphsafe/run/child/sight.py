@@ -42,7 +42,8 @@ class Touch:
 
 @dataclass(eq=False, slots=True)
 class LetGo:
-    """A tensor that a graph reads, and the names under which objects hold it. Elements of containers do not count."""
+    """A tensor that a graph reads, and the names under which objects hold it. Names of container elements are left
+    out."""
 
     names: Sequence[Name]
     capture: int
@@ -153,8 +154,8 @@ class Sight(Protocol):
         storage number."""
 
     def ordering(self) -> Callable[[Any, Mapping[int, Access]], None] | None:
-        """Return the function to call before each replay with the graph and the storages that it uses. The graph is
-        None if its contents could not be read.
+        """Return a function to call before each replay. It takes the graph and the storages that the graph uses. The
+        graph is None if its contents could not be read.
 
         Return None if the order of writes and replays is not followed.
         """
@@ -201,7 +202,7 @@ class Sight(Protocol):
         """Return the event that broke the capture of a graph, or None if it is unknown. `error` is the first error."""
 
     def watch_waits(self, waits: Waits) -> None:
-        """Call the callback `waits` whenever a line waits for the device from now on."""
+        """Begin to call the callback `waits` whenever a line waits for the device."""
 
     def is_held(self, storage: int) -> bool:
         """Return whether anything besides graphs holds this existing storage."""

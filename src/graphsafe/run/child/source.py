@@ -160,8 +160,8 @@ def _begins_capture(statement: ast.stmt) -> bool:
 
 
 def caller_that_decides(frames: Sequence[FrameType]) -> CallSite | None:
-    """Return the line that passes the function to capture, if the capturing function is a helper with a parameter for
-    it.
+    """Return the line that passes the captured function to the capturing function, if the latter is a helper with a
+    parameter for it.
 
     Such a helper, with `out = fn(*args)`, is shared by all graphs of a program. `frames` are the frames from the
     capturing function outwards. None means that the capturing function itself decides.

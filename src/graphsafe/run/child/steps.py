@@ -66,7 +66,7 @@ class _Eager:
     step."""
     count: int = 0
     replays: int = 0
-    "The number of replays of this step's graphs when a step of this size last ran eagerly."
+    "How often this step's graphs had been replayed when a step of this size last ran eagerly."
 
 
 @dataclass(slots=True)
@@ -157,8 +157,8 @@ class Steps:
     def _is_beside_replays(self, seen: _Seen, eager: _Eager) -> bool:
         """Return whether the eager steps run among replays.
 
-        This is so if a replay of the same step followed, or if the eager steps have no loop of their own. Eager steps
-        in their own loop, after the last replay, are taken for a check or a benchmark.
+        They do if a replay of the same step followed, or if the eager steps have no loop of their own. Eager steps in
+        their own loop, after the last replay, are taken for a check or a benchmark.
         """
         stacks = [stack for graph in _graphs(seen) for stack in self._played.stacks(graph)]
         if not stacks or self._replays(seen) > eager.replays:
@@ -226,8 +226,7 @@ def _graphs(seen: _Seen) -> list[int]:
 
 
 def _own(frames: Sequence[CallSite], captured: Sequence[CallSite]) -> Stack:
-    """Return the calls of an eager step without the innermost calls that are also the innermost calls of the
-    capture."""
+    """Return the calls of an eager step, but leave out the innermost calls that the capture has too."""
     shared = 0
     for one, other in zip(reversed(frames), reversed(captured), strict=False):
         if (one.path, one.function, one.line) != (other.path, other.function, other.line):

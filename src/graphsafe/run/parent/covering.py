@@ -25,8 +25,8 @@ class Cover:
 def cover(eager: Mapping[int, int], captured: Collection[int]) -> Cover:
     """Return a few sizes to capture, so that every eager size can be padded to a captured one.
 
-    `eager` maps each size to the number of its steps. If no captured size covers the largest eager size, it
-    comes first. The sizes that save the most padding follow.
+    `eager` maps each size to the number of its steps. The largest eager size comes first if no captured size covers it.
+    The sizes that save the most padding follow.
     """
     largest = max(eager)
     chosen = [] if largest <= max(captured, default=0) else [largest]

@@ -26,7 +26,8 @@ def failed_captures(writer: Writer) -> None:
     """Add findings for failed captures.
 
     One is for the cause, one for the handler that swallowed the error, and one for a random generator that was left in
-    capture mode. If the error ended the process, no handler swallowed it, and it left no such generator.
+    capture mode. If the error ended the process, then no handler swallowed it, and no generator was left in capture
+    mode.
     """
     has_ended = writer.process.facts.ended
     for failed in writer.process.facts.failed:

@@ -11,9 +11,9 @@ from graphsafe.run.part import POOL
 
 
 def races(writer: Writer) -> None:
-    """Add a finding at each line with an operation that races with an operation that was captured earlier.
+    """Add a finding at each line whose captured operation races with an earlier one.
 
-    If it races with several operations, the finding names the first one.
+    If the line's operations race with several earlier ones, the finding names the first of these.
     """
     for graph in writer.process.graphs:
         for race, *more in grouped(graph.facts.races, lambda one: last(one.frames)).values():
@@ -23,8 +23,8 @@ def races(writer: Writer) -> None:
 
 
 def refills(writer: Writer) -> None:
-    """Add findings at writes to memory that a replay, or a copy from pinned memory, reads without an order between
-    the two."""
+    """Add findings at writes to memory that a replay or a copy reads, if nothing orders the write before or after this
+    read."""
     found = writer.process.facts.refills
     told = [refill.write[-1] for refill in found if refill.what is not None]
     for refill in (one for one in found if one.what is not None or one.write[-1] not in told):

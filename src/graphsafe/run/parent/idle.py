@@ -96,9 +96,9 @@ class Readings:
     "Why there are no readings, or None."
 
     def idle(self, gpus: Collection[str], first: int, last: int) -> Idle | None:
-        """Return the share of the time between two moments in which the GPUs were idle, as an average over the GPUs.
+        """Return the share of the time from `first` to `last` in which the GPUs were idle, as an average over the GPUs.
 
-        Return None if a GPU has too few readings. Windows that begin before the first moment do not count.
+        Return None if a GPU has too few readings. Windows that begin before `first` are left out.
         """
         within = [(moment, busy) for moment, busy in list(self.taken) if first + _WINDOW <= moment <= last]
         shares = []

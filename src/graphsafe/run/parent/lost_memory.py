@@ -15,7 +15,7 @@ from graphsafe.run.parent.seen import SeenGraph, last
 from graphsafe.run.parent.writer import Writer, all_named, by
 
 _ENOUGH = 2
-"An overwritten tensor of a pool must be found at this many replays."
+"An overwritten tensor of a pool is reported if it is found at this many replays."
 
 
 def lost_memory(writer: Writer) -> None:
@@ -64,8 +64,8 @@ def lost_memory(writer: Writer) -> None:
 
 
 def _overwritten(writer: Writer) -> Iterator[tuple[SeenGraph, OutsideUse, int]]:
-    """Yield the uses of freed tensors of a pool that another graph of the pool overwrites, each with the number of
-    replays at which the tensor was overwritten.
+    """Yield the uses of freed pool tensors whose memory another graph of the pool overwrites. Each comes with the
+    number of replays at which the tensor was overwritten.
 
     One such replay may be a warm-up. So several such replays are required, each after another replay of the overwriting
     graph.

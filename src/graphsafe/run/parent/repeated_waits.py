@@ -8,8 +8,8 @@ from graphsafe.run.parent.writer import Writer
 
 
 def repeated_waits(writer: Writer) -> None:
-    """Add findings at lines that wait repeatedly between replays. A warm-up or a final synchronisation does not
-    count."""
+    """Add findings at lines that wait repeatedly between replays. A warm-up or a final synchronisation is not
+    reported."""
     for wait in writer.process.facts.waits or ():
         event = wait.event
         code = code_of(event, writer.book.ops)

@@ -48,7 +48,7 @@ def seen_processes(parts: Sequence[Part]) -> list[SeenProcess]:
     """Return the processes, named by the process that started them (`0`, `0.1`, `0.2`).
 
     Processes with a rank come first, in the order of their ranks. Other processes follow, in the order in which they
-    were started. A process without torch counts only if it started a process with torch.
+    were started. A process without torch is included only if it started a process with torch.
     """
     tokens = {part.token for part in parts}
     children = grouped(parts, lambda part: part.parent if part.parent in tokens else "")

@@ -90,7 +90,12 @@ def _join_unknown(a: Value, b: Value) -> Value:
         return Union((*functions, UNKNOWN))
     on_host = _is_kept(a) and _is_kept(b)
     state = reduce(both_states, (value.state for value in (a, b) if isinstance(value, (Number, Unknown))), NO_STATE)
-    return Unknown(depends_on_step(a) or depends_on_step(b), holds_device(a) or holds_device(b), on_host, state=state)
+    step, device = depends_on_step(a) or depends_on_step(b), holds_device(a) or holds_device(b)
+    return Unknown(step, device, on_host, state=state, loaded=_is_loaded(a) and _is_loaded(b))
+
+
+def _is_loaded(value: Value) -> bool:
+    return type(value) is Unknown and value.loaded
 
 
 def _is_kept(value: Value) -> bool:

@@ -8,7 +8,18 @@ from functools import lru_cache
 
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join_all
-from graphsafe.scan.domain.values import Dict, Instance, Sequence, Tensor, Union, Unknown, Value, Where, depends_on_step
+from graphsafe.scan.domain.values import (
+    Dict,
+    Instance,
+    Sequence,
+    Tensor,
+    Union,
+    Unknown,
+    Value,
+    Where,
+    depends_on_step,
+    of_elements,
+)
 
 HOST_NAME = re.compile(r"(^|_)(cpu|host|np|numpy|pinned|pin|list)(_|$|s$)")
 "Matches words that engines use in names of the host's copy of a tensor."
@@ -27,6 +38,11 @@ BY_MODE = re.compile("dropout|batch_?norm|drop_?path|^training$", re.I)
 "Matches names of layers that behave differently in training mode, and of the mode itself."
 QUESTION_NAME = re.compile(r"_?(is|has|are|was)_")
 "Matches names such as `is_done`, which ask a question. A tensor with such a name is a mask."
+
+LOADER_NAME = re.compile(r"(^|_)((data|train|training)_?(data_?)?loader|loader|(data|train)_?dl)s?$")
+"Matches names of data loaders."
+BATCHES = of_elements("iterator", Unknown(loaded=True))
+"A data loader. Its batches are tensors on the host, or hold such tensors."
 
 MODEL = "model|net|network|unet|transformer|dit|policy|actor|decoder|denoiser|denoise_fn|generator"
 "A pattern for the names that step loops usually give to models."
@@ -55,7 +71,7 @@ def bound_to(value: Value, name: str) -> Value:
     """Return a value under a new name. If nothing else shows the device of a tensor, the name suggests the device."""
     kind = type(value)
     if kind is Unknown:
-        return known_by(value, name)  # type: ignore[arg-type]
+        return Unknown(value.step, host=True) if _hints_of_name(name)[2] else value  # type: ignore[union-attr]
     if (kind is Union or kind is Dict or kind is Sequence) and _hints_of_name(name)[2]:
         return placed(value, name, depends_on_step(value), "host")
     if type(value) is not Tensor or value.name == name:
@@ -70,9 +86,11 @@ def bound_to(value: Value, name: str) -> Value:
     )  # fmt: skip
 
 
-def known_by(value: Unknown, name: str) -> Unknown:
-    """Return an unknown value, marked as staying on the host if its name says so."""
-    return Unknown(value.step, host=True) if _hints_of_name(name)[2] else value
+def known_by(value: Unknown, name: str) -> Value:
+    """Return an unknown attribute or argument: a data loader, or a value that is marked as staying on the host, if its
+    name says so. Other names may be those of loaders that move their batches, as accelerate's do."""
+    is_loader = not value.device and not value.loaded and LOADER_NAME.search(name) is not None
+    return BATCHES if is_loader else bound_to(value, name)
 
 
 @lru_cache(maxsize=4096)

@@ -43,6 +43,8 @@ class Unknown:
     "Whether a comparison, perhaps of device tensors, gave this value. If it is used like a tensor, it is a mask."
     state: tuple[str, ...] = ()
     "The state from which the value was computed. An unknown value may be a number, so it carries state as numbers do."
+    loaded: bool = False
+    "Whether a data loader gave the value. Its tensors are on the host until they are moved."
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,8 +382,7 @@ def is_for_host(value: Value, depth: int = 0) -> bool:
         return True
     if depth <= 4 and isinstance(value, (Sequence, Dict)):
         return is_for_host(value.elem, depth + 1)
-    found = options(value) if isinstance(value, Union) else ()
-    return bool(found) and all(is_for_host(option, depth + 1) for option in found)
+    return isinstance(value, Union) and all(is_for_host(option, depth + 1) for option in options(value))
 
 
 def named(value: Value, name: str) -> Value:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join_all
+from graphsafe.scan.domain.naming import BATCHES, LOADER_NAME
 from graphsafe.scan.domain.values import (
     BOOL,
     FLOAT,
@@ -117,6 +118,8 @@ def call(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value
 def _by_name(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:
     """Return the result of a function if only its module or the last part of its name is known."""
     head, last = name.partition(".")[0], name.rpartition(".")[2]
+    if LOADER_NAME.search(last):
+        return _loader(frame, node, arguments)
     if head in _NUMPY:
         return numpy_reads.read(frame, node, arguments.values())
     if head == "math":
@@ -137,6 +140,12 @@ def _promised(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if type(value) is Unknown and type(kind) is Lib and kind.name == "torch.Tensor":
         return Tensor(step=value.step)
     return UNKNOWN if value is None else value
+
+
+def _loader(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """Return a data loader. Its batches are on the host, unless its data set holds device tensors."""
+    made = unknown_result(arguments)
+    return made if made.device else BATCHES
 
 
 _PLAIN = (Tensor, Number, DeviceValue, DtypeValue)
@@ -205,6 +214,7 @@ _FUNCTIONS: Mapping[str, builtin_functions.Handler] = {
     packed_sequences.CLASS: packed_sequences.made,
     "torch.nn.utils.rnn.pad_packed_sequence": packed_sequences.padded,
     "torch.from_numpy": lambda frame, node, arguments: Tensor(where="host"),
+    "torch.utils.data.DataLoader": _loader,
     "torch.compile": torch_functions.compile,
     **{f"{module}.make_graphed_callables": torch_functions.graphed for module in _GRAPHING},
     "tensordict.nn.CudaGraphModule": torch_functions.graphed,
@@ -235,6 +245,7 @@ _FUNCTIONS: Mapping[str, builtin_functions.Handler] = {
     **{f"bisect.{name}": builtin_functions.placed_in for name in ("insort", "insort_left", "insort_right")},
     **{f"heapq.{name}": builtin_functions.placed_in for name in ("heappush", "heappushpop", "heapreplace")},
     **{f"itertools.{name}": builtin_functions.listed("iterator") for name in ("islice", "chain", "cycle")},
+    **dict.fromkeys(("tqdm.tqdm", "tqdm.auto.tqdm", "rich.progress.track"), builtin_functions.listed("iterator")),
     "itertools.count": lambda frame, node, arguments: of_elements("iterator", INT),
     "collections.namedtuple": named_tuples.defined,
     "collections.deque": builtin_functions.listed("list"),

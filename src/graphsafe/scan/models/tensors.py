@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
 
 from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
-from graphsafe.scan.domain.naming import names_host
+from graphsafe.scan.domain.joins import sequence
+from graphsafe.scan.domain.naming import last_name, names_host
 from graphsafe.scan.domain.summary import StepInput
 from graphsafe.scan.domain.values import (
     INT,
     NUMBER,
     SIZE,
+    STR,
     UNSET,
     Array,
     DeviceValue,
@@ -37,7 +40,7 @@ from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import fixed_device, refills
 from graphsafe.scan.models import captured_calls, named_calls, numpy_reads, operations
 from graphsafe.scan.models.op_arguments import device_named, dtype_named, fits_tensors, may_be_true
-from graphsafe.scan.sources.node_memo import memoize_on_node
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.state.own_changes import own_change
 from graphsafe.scan.state.provenance import is_plain_parameter
 
@@ -73,6 +76,10 @@ def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, 
         return Tensor(where="host", pinned=True, step=unknown.step, certain=False)
     if name == "clip_grad_norm_":
         return Tensor(where="any", ndim=0, step=True)  # FSDP's modules, accelerate and DTensor have this method
+    if unknown.loaded:
+        inside = _in_batch(frame, node, unknown, name, arguments)
+        if inside is not None:
+            return inside
     on_host = unknown.host or (isinstance(node.func, ast.Attribute) and names_host(node.func.value))
     fits = fits_tensors(node)
     is_op = fits and frame.ops.method(name) is not None
@@ -99,6 +106,34 @@ def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, 
             frame.use_number(value, "argument", node)
     made = replace(after, step=after.step or unknown.step, device=after.device or unknown.device)
     return captured_calls.of_unknown(frame, made, arguments)
+
+
+def _in_batch(frame: Frame, node: ast.Call, batch: Unknown, name: str, arguments: Arguments) -> Value | None:
+    """Return the contents that a method of a batch gives, or None for other methods. `to` and `cuda` copy the batch."""
+    if name in ("to", "cuda"):
+        # Whether the loader pins its memory is often an option. This matters only if the copy does not block.
+        receiver = last_name(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+        batch_on_host = Tensor("host", name=receiver or None, certain=_is_for_training(frame), maybe_pinned=True)
+        _METHODS[name](frame, node, batch_on_host, arguments)
+    if name in ("values", "items"):
+        return of_elements("list", batch if name == "values" else sequence("tuple", (STR, batch)))
+    return batch if name in ("get", "pop", "copy") else None
+
+
+def _is_for_training(frame: Frame) -> bool:
+    """Return whether a function trains, or is called in a file that trains. Other loops over a data loader may be
+    evaluations or calibrations."""
+    if frame.depth > 0 or frame.node is None:
+        return bool(frame.project.files.search(frame.path, _BACKWARD))
+    return _calls_backward(frame.node)
+
+
+@memoize_on_node
+def _calls_backward(function: ast.AST) -> bool:
+    return any(one.attr == "backward" for one in inside(function, ast.Attribute))
+
+
+_BACKWARD = re.compile(r"\.backward\(")
 
 
 def _is_operand(frame: Frame, name: str, arguments: Arguments) -> bool:

@@ -165,8 +165,8 @@ def _copied(storage: torch.UntypedStorage, nodes: Sequence[GraphNode]) -> Part:
 
 
 def _is_in_parts(storage: torch.UntypedStorage, nodes: Sequence[GraphNode]) -> bool:
-    """Return whether a graph uses only a part of a storage: it does not use the first address or, of host memory, it
-    copies less."""
+    """Return whether a graph uses only a part of a storage: no copy reads the whole host storage, or no node uses the
+    first address of the device storage."""
     if storage.device.type == "cpu":
         return all(len(one) < storage.nbytes() for one in copied_from(storage, nodes))
     return all(storage.data_ptr() not in node.words for node in nodes)
@@ -197,8 +197,8 @@ def _writes(path: str, line: int) -> dict[int, frozenset[str]]:
     """Return, for each line of the innermost `with`, loop or function around `line`, the names that it writes in
     place.
 
-    Only writes up to `line` count. If the block begins on `line`, all writes count, because Python ends a `with` on its
-    first line.
+    Only writes up to `line` are included. If the block begins on `line`, all writes are included, because Python ends a
+    `with` on its first line.
     """
     block = innermost(path, line, ast.With, ast.For, ast.While, ast.FunctionDef, ast.AsyncFunctionDef)
     found: dict[int, frozenset[str]] = {}

@@ -175,7 +175,7 @@ class CudaSight(Sight):
             self._unordered.setdefault(write[-1], (write, replay, storage, True))
 
     def _grown(self, pool: Pool, segments: Segments) -> int:
-        """Return by how many bytes a pool has grown since the end of the last capture into it."""
+        """Return the number of bytes by which a pool has grown since the end of the last capture into it."""
         now = segments.size(pool)
         before, self._pools[pool] = self._pools.get(pool, 0), now
         return max(now - before, 0)

@@ -37,7 +37,7 @@ def active_addresses(pool: tuple[int, ...]) -> frozenset[int]:
 def pool_lines(devices: Collection[str]) -> tuple[PoolLine, ...]:
     """Return the bytes in the pools of graphs on these devices, by the line that allocated them, largest first.
 
-    If no device is given, all devices count.
+    If no device is given, all devices are included.
     """
     found: Counter[CallSite] = Counter()
     for pool, block in blocks_in_use(devices):

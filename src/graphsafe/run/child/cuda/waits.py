@@ -125,7 +125,8 @@ def watch_waits(waits: Waits, order: CudaOrder) -> Iterator[None]:
             inside.now = False
 
     def stream(pointer: int) -> None:
-        # For the pointer 0, use the default stream: PyTorch would make an ExternalStream for a stream of its own pool.
+        # The pointer 0 stands for the default stream. `ExternalStream(0)` would instead be a stream of PyTorch's own
+        # pool.
         waited: Any = torch.cuda.ExternalStream(pointer) if pointer else torch.cuda.default_stream()  # type: ignore[no-untyped-call]
         told(_STREAM, waited.synchronize, lambda: order.refills.host_waited(key_of(pointer)))
 

@@ -102,8 +102,8 @@ class FailedCaptures:
 
 
 def _handler_around(frames: Sequence[CallSite]) -> CallSite | None:
-    """Return the innermost handler that catches the device's errors and does not raise again. The `try` block must
-    contain one of these calls and further lines after the call."""
+    """Return the innermost handler that catches the device's errors and does not raise again. A `try` block counts only
+    if it contains one of these calls and at least one further statement after it."""
     for one in reversed(frames):
         for node in reversed(holding(one.path, one.line)):
             if isinstance(node, ast.With) and suppresses(node):

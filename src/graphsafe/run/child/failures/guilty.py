@@ -83,8 +83,8 @@ def _innermost(error: BaseException) -> tuple[FrameType, int] | None:
 
 
 def _instruction(frame: FrameType, offset: int) -> str:
-    """Return the name of an instruction. A comparison that also tests the truth of its result, as from Python 3.13 on,
-    counts as the test."""
+    """Return the name of an instruction. From Python 3.13 on, a comparison may also test the truth of its result;
+    return it as this test."""
     running = next((one for one in dis.get_instructions(frame.f_code) if one.offset == offset), None)
     if running is None:
         return ""

@@ -15,7 +15,7 @@ def ignores(frame: FrameType, name: str, attribute: str | None = None) -> bool:
     """Return whether a function ignores its argument `name`, or an attribute of the argument.
 
     A function ignores an argument if it only writes the argument into a tensor, or only passes the argument to
-    functions that ignore it. Only the running branch counts.
+    functions that ignore it. Only the running branch is examined.
     """
     function = function_of(frame.f_code)
     if function is None:
@@ -51,7 +51,8 @@ def _is_ignored(call: ast.Call, argument: ast.expr, scope: Scope, attribute: str
 
 
 def passed_on_to(frames: Sequence[FrameType], body: Sequence[ast.stmt]) -> frozenset[str]:
-    """Return the parameters that functions read to which captured statements pass `**kwargs` of their own function."""
+    """Return the parameters that are read by the functions to which captured statements pass their own function's
+    `**kwargs`."""
     name = collecting_parameter(frames[0].f_code)
     calls = [one for node in body for one in ast.walk(node) if isinstance(one, ast.Call)] if name else []
     passing = [one for one in calls if any(_is_collected(word, name) for word in one.keywords)]

@@ -1,4 +1,4 @@
-"""Finds the line of a running function that has an expression with a certain value."""
+"""Finds the line of a running function with an expression whose value satisfies a condition."""
 
 from __future__ import annotations
 

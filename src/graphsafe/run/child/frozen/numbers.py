@@ -1,8 +1,8 @@
 """Finds the numbers, flags and variables that captured code used, because their values may differ at a replay.
 
-The captured statements are followed into the program's functions that they call, on the branches that ran. A number
-counts if it is an argument of a tensor operation, the end of a slice, or the number of iterations of a loop. A flag
-counts if a branch with operations depends on it. A variable counts if its value is used in another way than as an index
+The captured statements are followed into the program's functions that they call, on the branches that ran. A number is
+recorded if it is an argument of a tensor operation, the end of a slice, or the number of iterations of a loop. A flag
+is recorded if a branch with operations depends on it. A variable is recorded unless its value is only used as an index
 or in a string.
 """
 
@@ -30,7 +30,7 @@ _DEEPEST = 12
 _LONGEST = 64
 "At most this many iterations of a loop are followed one by one."
 _SUMMARIES = frozenset({"len", "sum", "max", "min", "any", "all", "bool", "isinstance", "print", "range"})
-"Functions that summarise a list. A list that is passed to one of them does not count as a use of its single numbers."
+"Functions that summarise a list. Passing a list to one of them does not count as a use of its single numbers."
 
 Kind = Literal["number", "size", "flag"]
 

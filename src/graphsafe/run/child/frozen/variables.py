@@ -1,9 +1,9 @@
 """Finds variables of the functions that led to a capture, if captured code used their numbers or lists of numbers.
 
-An example is `limit = bucket(length)` in a function that makes graphs on demand: `graphs[n] = capture(n, limit)`. The
-variable must be assigned in only one place. This place must be in the loop that both captures and replays or, without a
-loop, in the function that does both. An integer may be padded to a larger size, so it counts as different only if it is
-larger than at the capture. The same holds for each integer in a list.
+An example is `limit = bucket(length)` in a function that makes graphs on demand: `graphs[n] = capture(n, limit)`. A
+variable is compared only if a single place assigns it. This place must be in the loop that both captures and replays
+or, without a loop, in the function that does both. An integer may be padded to a larger size, so it counts as different
+only if it is larger than at the capture. The same holds for each integer in a list.
 """
 
 from __future__ import annotations

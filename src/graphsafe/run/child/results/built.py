@@ -56,7 +56,8 @@ def _building(frame: FrameType) -> CallSite | None:
 
 def _is_unnamed_one(storages: frozenset[int], keep: Callable[[Iterable[Any]], bool]) -> bool:
     named = {id(value) for frame in frames_from(sys._getframe(1)) for value in locals_of(frame).values()}
-    # For a tuple, `get_referrers(*inside)` makes no second container, which it would find as a referrer.
+    # A list would be copied to a tuple in the call `get_referrers(*inside)`, and the call would find this second
+    # container as a referrer.
     inside: tuple[Any, ...] = tuple(
         one for one in gc.get_objects() if issubclass(type(one), torch.Tensor) and storage_number(one) in storages
     )

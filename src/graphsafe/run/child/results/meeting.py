@@ -1,8 +1,8 @@
 """Finds two results of one graph that are used in one expression: `torch.cat([run(x), run(y)])`.
 
 Both calls return the same memory. The second replay overwrites the first result before the expression uses it. The
-first result counts only if the graph's outputs have more references at the second replay than at the first one. A copy
-adds no reference.
+first result is reported only if the graph's outputs have more references at the second replay than at the first one. A
+copy adds no reference.
 """
 
 from __future__ import annotations

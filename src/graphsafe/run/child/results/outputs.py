@@ -1,7 +1,7 @@
 """Finds the line that keeps earlier results of a graph, although every replay overwrites them.
 
-An example is `self.chunks.append(logits)`. A statement counts if its container holds the results at the moment of a
-replay. It must be in a function that led to the replay, or in a method of an object that such a function has in a
+An example is `self.chunks.append(logits)`. A statement is reported if its container holds the results at the moment of
+a replay. It must be in a function that led to the replay, or in a method of an object that such a function has in a
 variable.
 """
 

@@ -21,7 +21,7 @@ from graphsafe.run.child.results.overwritten import reads_in
 from graphsafe.run.child.source import base_of, beside, innermost, lines_of, loop_around, parameters, tree_of_code
 
 _ENOUGH = 2
-"A name must hold the output at this many replays."
+"A read is reported if its name holds the output at this many replays."
 _MOST_SEARCHES = 32
 "At most this many searches for names are made in a process."
 

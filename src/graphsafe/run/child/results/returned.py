@@ -1,8 +1,8 @@
 """Finds kept results whose memory is outside the graph's pool and is updated by each replay.
 
 An example is `images.append(run(x))`, where `run` returns the buffer that the graph updates in place. A program may
-also hold such memory on purpose: a queue of requests may refer to one cache many times. So a result counts only if a
-statement or a comprehension keeps exactly the return value of a call that led to the replay. The same elements of the
+also hold such memory on purpose: a queue of requests may refer to one cache many times. So a result is reported only if
+a statement or a comprehension keeps exactly the return value of a call that led to the replay. The same elements of the
 memory must also be kept several times, because different rows of one buffer are different results.
 """
 

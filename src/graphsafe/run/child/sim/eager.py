@@ -47,10 +47,10 @@ class Derived:
     """Finds outdated tensors: they were computed before a capture, and replays still use them after their sources were
     written.
 
-    An example is a merged weight. A tensor counts under three conditions: a graph only reads it, it was computed only
-    from other attributes of its object (its sources), and the graph uses none of these sources. Copies and tensors that
-    are updated in place do not count, because they are meant to keep old values. But a packed weight
-    (`w.t().contiguous()`) counts. A tensor that the program computes again after the capture does not count either,
+    An example is a merged weight. A tensor is reported under three conditions: a graph only reads it, it was computed
+    only from other attributes of its object (its sources), and the graph uses none of these sources. Copies and tensors
+    that are updated in place are left out, because they are meant to keep old values. But a packed weight
+    (`w.t().contiguous()`) is reported. A tensor that the program computes again after the capture is also left out,
     because the program itself decides when to refresh it.
     """
 

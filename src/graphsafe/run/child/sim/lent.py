@@ -41,7 +41,7 @@ def borrowed(
 
 
 def would_take(sizes: Iterable[int], place: Place) -> bool:
-    """Return whether a graph with tensors of these sizes in its pool may get the memory of a freed tensor. Which memory
-    the allocator chooses is not simulated."""
+    """Return whether a graph with tensors of these sizes in its pool may get the memory of a freed tensor. The
+    allocator's choice of memory is not simulated."""
     is_small = place[1] - place[0] <= _SMALL
     return any((size <= _SMALL) == is_small for size in sizes if size)

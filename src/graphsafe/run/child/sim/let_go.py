@@ -1,9 +1,9 @@
 """Finds weights that a graph reads although the object that held them now holds other weights.
 
-Another container, such as a bank of adapters, a list of versions or a state dict, keeps the old weights alive. The
-object must hold the old tensor at the graph's first replay, and another tensor with other values later. Nothing is
-reported if the program may intend that the graph reads the old tensor. This is assumed if the program writes to the old
-tensor after the capture, reads the new tensor eagerly, or captures a graph that reads the new tensor.
+Another container, such as a bank of adapters, a list of versions or a state dict, keeps the old weights alive. A weight
+is reported if the object holds the old tensor at the graph's first replay, and another tensor with other values later.
+Nothing is reported if the program may intend that the graph reads the old tensor. This is assumed if the program writes
+to the old tensor after the capture, reads the new tensor eagerly, or captures a graph that reads the new tensor.
 """
 
 from __future__ import annotations

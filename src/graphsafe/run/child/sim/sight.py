@@ -299,7 +299,8 @@ class SimSight(Sight):
     def watch_results(self, compared: Callable[[Any], None], read: Reading) -> None:
         """Call `compared` with a graph when one of its results is compared with itself.
 
-        The program seems to expect results of two different replays. Call `read` at each eager operation.
+        Such a comparison shows that the program expects the results of two different replays. Call `read` at each eager
+        operation.
         """
 
         def seen(session: object) -> None:

@@ -10,7 +10,7 @@ from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import dataclass, replace
 from graphsafe.scan.domain.held import as_declared
 from graphsafe.scan.domain.joins import join, join_all, sequence
-from graphsafe.scan.domain.naming import MASK_NAME, bound_to, placed, placed_in_list
+from graphsafe.scan.domain.naming import MASK_NAME, bound_to, known_by, placed, placed_in_list
 from graphsafe.scan.domain.values import (
     ARRAY,
     NONE,
@@ -208,7 +208,8 @@ class _Parameter:
                 return Instance(named, step=_is_hot_root(frame), declared=True)
         if passed is None and self.node.arg in names_of_sizes(self.function):
             return Number(type="int")
-        return bound_to(_rest(frame) if passed is None else passed, self.node.arg)
+        value = _rest(frame) if passed is None else passed
+        return known_by(value, self.node.arg) if type(value) is Unknown else bound_to(value, self.node.arg)
 
     def _is_of_environment(self) -> bool:
         owner = self.frame.owner
@@ -258,7 +259,7 @@ class _Parameter:
         frame, name = self.frame, self.node.arg
         is_hot_root = _is_hot_root(frame)
         step = is_hot_root or (type(passed) is Unknown and passed.step)
-        on_host = type(passed) is Unknown and passed.host
+        on_host = type(passed) is Unknown and (passed.host or passed.loaded)
         if frame.depth == 0 and holds_device(declared):
             # Callers are assumed to pass a field of the step's input to the parameter that has the field's name.
             on_host = name in declared_in(frame.project, frame.path).on_host
