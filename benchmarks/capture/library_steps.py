@@ -78,7 +78,24 @@ SIXTH = Part(
         *("torchnlp", "torchnmf", "torchsparsegradutils", "gfn", "libauc"),
     ),
 )
-PARTS = {"nine": NINE, "ways": WAYS, "untouched": UNTOUCHED, "third": THIRD, "fourth": FOURTH, "sixth": SIXTH}
+SEVENTH = Part(
+    TARGETS / "seventh",
+    (
+        *("bayesian_torch", "brevitas", "came_pytorch", "coral_pytorch", "easy_tpp", "esm", "evox", "flowtorch"),
+        *("kmeans_pytorch", "ltn", "mdot_tnt", "pfrl", "pyhessian", "pyqtorch", "pytorch_tcn", "recsys_metrics"),
+        *("snac", "tensorkrowch", "torch_cubic_spline_grids", "torch_kf", "torch_pca", "torchani", "torchcam"),
+        *("torchebm", "torchfsm", "torchpme", "torcwa"),
+    ),
+)
+PARTS = {
+    "nine": NINE,
+    "ways": WAYS,
+    "untouched": UNTOUCHED,
+    "third": THIRD,
+    "fourth": FOURTH,
+    "sixth": SIXTH,
+    "seventh": SEVENTH,
+}
 STATEFUL = ("running_error", "policy_gradient")
 "Steps whose outputs also depend on earlier inputs, as the outputs of training steps do."
 

@@ -116,10 +116,10 @@ def test_a_mark_is_a_reason(explain: Explain) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_no_use_of_a_function(explain: Explain, tmp_path: Path) -> None:
-    broken = "import torch\n\n\nclass Old(torch.nn.Module):\n    def forward(self, x):\n        return unused(x)  # \xe9\n"
-    (tmp_path / "broken.py").write_bytes(broken.encode("latin-1"))
+    broken = "import torch\n\n\nclass Old(torch.nn.Module):\n    def forward(self, x):\n        return unused(x)"
+    (tmp_path / "broken.py").write_bytes(f"{broken}  # \xe9\n".encode("latin-1"))
     (tmp_path / "helpers.py").write_text(HELPERS + "\n\ndef unused(x):\n    return x\n", encoding="utf-8")
-    code, out, err = explain("unused")
+    code, out, _ = explain("unused")
     assert (code, out[1]) == (0, "  Nothing in the project names it.")
 
 
