@@ -1257,3 +1257,49 @@ def test_a_script_in_a_file_of_its_own_changes_state_between_the_replays(
 ) -> None:
     files = {"pool": POOL.format(change=change), "runner": RUNNER}
     assert told(**files, main=SCRIPT.format(lines=lines)) == ({change} if found else set())
+
+
+BATCHES = """\
+import torch
+import torch.nn.functional as F
+
+
+class Batch:
+    def __init__(self, ids, lens):
+        self.ids, self.lens = ids, lens
+
+    def pad(self, n):
+        self.lens = F.pad(self.lens, (0, n - self.lens.shape[0]))  # padded
+
+
+class Runner:
+    def __init__(self, model, ids, lens, queue):
+        self.model, self.queue = model, queue
+        self.batch = Batch(ids, lens)
+        self.graph = torch.cuda.CUDAGraph()
+        self.model(self.batch.ids, self.batch.lens)
+        torch.cuda.synchronize()
+        with torch.cuda.graph(self.graph):
+            self.out = self.model(self.batch.ids, self.batch.lens)
+
+    def step(self, ids, lens):
+        {waiting}
+        return self.run(self.queue.get(), ids)
+
+    def run(self, batch: Batch, ids):
+        batch.pad(16)
+        self.batch.ids.copy_(ids)
+        self.graph.replay()
+        return self.out.clone(), batch.lens
+"""
+
+
+@pytest.mark.parametrize(("waiting", "found"), [("pass", True), ("self.queue.put(Batch(ids, lens))", False)])
+def test_objects_of_a_class_of_which_steps_make_objects_are_not_those_that_a_graph_reads(
+    tmp_path: Path, waiting: str, found: bool
+) -> None:
+    source = BATCHES.format(waiting=waiting)
+    (tmp_path / "runner.py").write_text(source, encoding="utf-8")
+    padded = next(number for number, line in enumerate(source.splitlines(), 1) if "# padded" in line)
+    findings = scan_paths([tmp_path], Config(root=tmp_path)).findings
+    assert (("GS703", padded) in {(one.code, one.location.line) for one in findings if one.level != "note"}) is found

@@ -2013,3 +2013,22 @@ def test_a_parameter_of_an_object_that_is_no_module_stays_where_it_is_made(
 ) -> None:
     codes = [code for code, _ in scan(MULTIPLIER.format(bases=bases, made=made, end=end, read=read))]
     assert codes == ["GS101"] * found
+
+
+OF_A_LAYER = """\
+class Method:
+    def weight(self):
+        return nn.Parameter(torch.zeros(8))
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = Method().weight()
+
+    def forward(self, x: torch.Tensor):
+        return x * self.weight.sum().item()
+"""
+
+
+def test_a_parameter_that_a_plain_object_makes_for_a_module_moves_with_it(scan: Scan) -> None:
+    assert scan(OF_A_LAYER) == [("GS101", "return x * self.weight.sum().item()")]

@@ -141,6 +141,8 @@ class StateLog:
     inputs: set[str] = field(default_factory=set)
     """Attributes whose tensors get new values from step to step: a line writes into them, or a step without arguments
     reads them as its inputs."""
+    made: set[str] = field(default_factory=set)
+    "Classes of which steps make objects, with their base classes."
     read_before: set[Place] = field(default_factory=set)
     "Places of writes to state that the same step has read before the write."
     read_old: set[str] = field(default_factory=set)

@@ -63,6 +63,13 @@ class StepInput:
     attribute: str
 
 
+@frozen.dataclass(frozen=True, slots=True)
+class MadeInStep:
+    """A class of the project of which steps make objects."""
+
+    ref: str
+
+
 @dataclass(slots=True)
 class Included:
     """A call: the summary of the called function, as one item among the effects of the lines."""
@@ -81,7 +88,7 @@ class Included:
     "Whether every call of the calling function runs this call."
 
 
-Item = CallEdge | NewRoot | RootSite | PassedByName | StepInput | Included | Failure | Read | Use | Write
+Item = CallEdge | NewRoot | RootSite | PassedByName | StepInput | MadeInStep | Included | Failure | Read | Use | Write
 
 
 @dataclass(slots=True)

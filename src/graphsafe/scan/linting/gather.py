@@ -21,6 +21,7 @@ from graphsafe.scan.domain.summary import (
     Field,
     Included,
     Item,
+    MadeInStep,
     NewRoot,
     PassedByName,
     RootSite,
@@ -125,6 +126,8 @@ def gather(named: Sequence[tuple[str, Summary]]) -> Record:
                 record.state.readers.setdefault(item.key, set()).add(item)
             elif type(item) is StepInput:
                 record.state.inputs.add(item.attribute)
+            elif type(item) is MadeInStep:
+                record.state.made.add(item.ref)
             elif type(item) is RootSite:
                 record.roots[item.ref] = SITE
             elif type(item) is Failure:
@@ -162,6 +165,7 @@ def joined(project: Project, records: Sequence[Record], whys: Mapping[str, str])
         _add_sets(state.carried, part.state.carried)
         _add_sets(state.readers, part.state.readers)
         state.inputs |= part.state.inputs
+        state.made |= part.state.made
         state.read_before |= part.state.read_before
         state.read_old |= part.state.read_old
         record.replays.update(part.replays)

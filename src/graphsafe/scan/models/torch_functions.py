@@ -32,6 +32,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.models import operations
 from graphsafe.scan.models.op_arguments import device_named, may_be_true, tensors_in
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.custom_ops import function_behind
 from graphsafe.scan.symbols.index import CAPTURING_MODES
 
@@ -96,7 +97,7 @@ def same(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 def parameter(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     value = arguments.get(0, "data")
     tensor, _ = as_tensor(value) if value is not None else (None, False)
-    if tensor is not None and tensor.where == "host" and not tensor.maybe_pinned and _stays(frame):
+    if tensor is not None and tensor.where == "host" and not tensor.maybe_pinned and _stays(frame, node):
         # Beside tensors of the device, such a parameter can only be 0-d.
         return replace(tensor, literal=False, fresh=False, pinned=False, ndim=tensor.ndim or 0)
     if tensor is not None:
@@ -104,12 +105,21 @@ def parameter(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return Tensor(dtype="float")
 
 
-def _stays(frame: Frame) -> bool:
-    """Return whether a parameter stays where it was made, because it belongs to an object that is no module. Neither
-    `to` nor `cuda` of a module moves such a parameter, but the file may move its data."""
+def _stays(frame: Frame, node: ast.Call) -> bool:
+    """Return whether a parameter stays where it was made, because it is an attribute of an object that is no module.
+    Neither `to` nor `cuda` of a module moves such a parameter, but the file may move its data."""
     owner = frame.self_value
-    is_plain = type(owner) is Instance and not frame.hot and not frame.project.has_foreign_base(owner.ref)
-    return is_plain and not frame.project.files.search(frame.path, _MOVES_DATA)
+    if type(owner) is not Instance or frame.hot or frame.node is None or node not in _made_for_self(frame.node):
+        return False  # a method of a plain object may make parameters of a module
+    return not frame.project.has_foreign_base(owner.ref) and not frame.project.files.search(frame.path, _MOVES_DATA)
+
+
+@memoize_on_node
+def _made_for_self(function: ast.AST) -> frozenset[ast.AST | None]:
+    """Return the values that a function assigns to attributes of `self`."""
+    plain = ((target, one.value) for one in inside(function, ast.Assign) for target in one.targets)
+    annotated = ((one.target, one.value) for one in inside(function, ast.AnnAssign))
+    return frozenset(value for target, value in (*plain, *annotated) if ast.unparse(target).startswith("self."))
 
 
 _MOVES_DATA = re.compile(r"\.data\s*=[^=\n]*\.(?:to|cuda)\(")

@@ -6,6 +6,7 @@ import ast
 import builtins
 
 from graphsafe.scan.domain.arguments import Arguments, Call
+from graphsafe.scan.domain.summary import MadeInStep
 from graphsafe.scan.domain.values import (
     ClassValue,
     Instance,
@@ -49,6 +50,9 @@ def construct(frame: Frame, node: ast.Call, cls: ClassValue, arguments: Argument
     made = Instance(cls.ref, step, cls.declared, made=frame.hot and not frame.lazy, given=known)
     if any(base.rpartition(".")[2] in _RECORDS for base in bases):
         return made
+    if made.made:
+        for base in bases:
+            frame.engine.note(MadeInStep(base))
     if arguments.keywords and frame.attributes.has_plain_fields(cls.ref):
         frame.attributes.constructed(cls.ref, arguments.keywords)
     method = frame.project.find_method(cls.ref, "__init__")
