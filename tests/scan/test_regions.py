@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from graphsafe.config import load_config
+from graphsafe.config import Config, load_config
 from graphsafe.report.model import Report
 from graphsafe.scan.api import scan_paths
 
@@ -426,3 +426,48 @@ def test_functions_that_are_not_compiled_stand_around_the_graphs_of_compiled_cod
         ("GS101", "captured"),
         ("GS705", "captured"),
     }
+
+
+RUNNER = """\
+import torch
+
+
+class Runner:
+    def __init__(self, net, x):
+        self.net, self.x = net, x
+        self.graph = torch.cuda.CUDAGraph()
+
+    def body(self, x):
+        return self.net(self.planned(x))
+
+    def capture(self):
+        self.body(self.x)
+        torch.cuda.synchronize()
+        with torch.cuda.graph(self.graph):
+            self.out = {captured}
+
+    def planned(self, x):
+        return x[: int(x.max().item())]
+
+    def execute(self, x):
+        self.planned(x)
+        self.x.copy_(x)
+        self.graph.replay()
+        return self.out.clone()
+"""
+
+
+@pytest.mark.parametrize(
+    ("captured", "region", "callers"),
+    [
+        ("self.body(self.x)", "captured", ["Runner.capture", "Runner.body"]),
+        ("self.net(self.x)", "step", ["Runner.execute"]),
+    ],
+)
+def test_the_chain_to_a_captured_line_begins_at_a_capture(
+    tmp_path: Path, captured: str, region: str, callers: list[str]
+) -> None:
+    (tmp_path / "runner.py").write_text(RUNNER.format(captured=captured), encoding="utf-8")
+    found = [one for one in scan_paths([tmp_path], Config(root=tmp_path)).findings if one.code == "GS101"]
+    (finding,) = [one for one in found if one.location.function == "Runner.planned"]
+    assert (finding.region, [site.function for site in finding.call_chain]) == (region, callers)

@@ -94,17 +94,35 @@ class CallGraph:
         best: dict[str, tuple[Edge, ...]] = {}
         for begun, guarded in ((certain, False), (self._doubtful, False), (self._roots.keys(), True)):
             best = {**dict.fromkeys(begun, ()), **best}
-            level = sorted(best)
-            while level:
-                following: list[str] = []
-                for caller in level:
-                    new = [call for call in self._calls.get(caller, ()) if call[1] not in best]
-                    for _, callee, edge in sorted(new, key=lambda call: call[:2]):
-                        if callee not in best and edge.guarded <= guarded:
-                            best[callee] = (*best[caller], edge)
-                            following.append(callee)
-                level = following
+            self._extend(best, guarded)
         return best
+
+    def captured_chains(
+        self, begun: Iterable[str], blocks: Mapping[str, Sequence[tuple[int, int]]], captured: Set[str]
+    ) -> Mapping[str, Sequence[Edge]]:
+        """Return the shortest chain of edges to each function in `captured`. A chain starts at a root in `begun`, which
+        users capture, or in a function of the project that captures, at a call in one of its `blocks`."""
+        best: dict[str, tuple[Edge, ...]] = dict.fromkeys(begun, ())
+        for caller in sorted(blocks):
+            for line, callee, edge in self._calls.get(caller, ()):
+                if any(first <= line <= last for first, last in blocks[caller]):
+                    best.setdefault(callee, (edge,))
+        self._extend(best, guarded=True, within=captured)
+        return best
+
+    def _extend(self, best: dict[str, tuple[Edge, ...]], guarded: bool, within: Set[str] | None = None) -> None:
+        """Extend the chains in `best` by calls to functions without a chain, `within` a set if one is given. Guarded
+        calls are used only if `guarded` is True."""
+        level = sorted(best)
+        while level:
+            following: list[str] = []
+            for caller in level:
+                new = [call for call in self._calls.get(caller, ()) if call[1] not in best]
+                for _, callee, edge in sorted(new, key=lambda call: call[:2]):
+                    if callee not in best and edge.guarded <= guarded and (within is None or callee in within):
+                        best[callee] = (*best[caller], edge)
+                        following.append(callee)
+            level = following
 
     def root_counts(self) -> Mapping[str, int]:
         """Return, for each hot function, the number of roots that reach it."""

@@ -21,6 +21,7 @@ from graphsafe.scan.domain.events import Event, plainness
 from graphsafe.scan.domain.record import COMPILED, TARGET, Edge, Place, Record
 from graphsafe.scan.linting import declared_support
 from graphsafe.scan.linting.call_graph import CallGraph
+from graphsafe.scan.linting.chains import Chains
 from graphsafe.scan.linting.regions import Regions
 from graphsafe.scan.linting.selection import Selection
 from graphsafe.scan.linting.unnamed import UnnamedCode
@@ -105,7 +106,7 @@ class Linter:
             self._match(place, event, wanted, found, hazards)
         for place, event in declared_support.events(self._project, calls, hazards, told):
             self._match(place, event, wanted, found, hazards)
-        chains = calls.chains()
+        chains = Chains(calls, regions)
         counts = calls.root_counts()
         # Findings are made one file at a time, because only the most recently used sources stay in memory.
         findings = []
@@ -217,7 +218,7 @@ class Linter:
         self,
         group: Sequence[tuple[Rule, Match, Place, Event]],
         regions: Regions,
-        chains: Mapping[str, Sequence[Edge]],
+        chains: Chains,
         counts: Mapping[str, int],
     ) -> Finding:
         """Make one finding from a rule's events on one line. It describes one of these events: unguarded events come
@@ -236,7 +237,7 @@ class Linter:
         around = rule.around_graphs if region == "step" else None
         if around is not None and level == "error":
             level = "warning"
-        chain = chains.get(ref, ())
+        chain = chains.to(ref, event.span[0])
         root = chain[0].caller if chain else ref
         if root in self._record.roots:
             data["root"] = self._record.roots[root] + self._doubts.get(ref, "")

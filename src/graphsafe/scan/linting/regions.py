@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
 from graphsafe.report.model import Region
-from graphsafe.scan.domain.record import AROUND_GRAPHS, HANDED, LOOP, WRAPPED, Record
+from graphsafe.scan.domain.record import AROUND_GRAPHS, HANDED, LOOP, WRAPPED, Edge, Record
 from graphsafe.scan.hazards.graph_syntax import LOOPS, captures_in, is_plain_replay, is_replay, own_nodes
 from graphsafe.scan.linting.call_graph import CallGraph
 from graphsafe.scan.linting.outside_reads import is_read_outside
@@ -120,7 +120,12 @@ class Regions:
             if record.roots.get(ref) == LOOP or _prefills(ref.partition("::")[2]) or self._is_never_compiled(ref)
         }
         self._captured = calls.reached([*begun, *called], without=replaying | (beside - self._held))
+        self._begun = begun
         self._hot = hot
+
+    def captured_chains(self) -> Mapping[str, Sequence[Edge]]:
+        """Return a chain of calls from a capture, or from a root that users capture, to each function in a graph."""
+        return self._calls.captured_chains(self._begun, self._blocks, self._captured)
 
     def of(self, ref: str, line: int) -> Region | None:
         """Return the region of a line, or None if no step runs the line."""
