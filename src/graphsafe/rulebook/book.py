@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
@@ -37,6 +38,8 @@ UNREADABLE = "GS900"
 "The code of the rule about files that cannot be read."
 MAX_COMPILED = 64_000_000
 "The largest size in bytes of a compiled rulebook."
+_FAMILY = re.compile(r"\D*\d")
+"Matches the beginning of a code that the codes of a family share: the letters and the first digit."
 _KEPT = 16
 "The largest number of compiled rulebooks in the user's cache."
 
@@ -93,9 +96,14 @@ class Rulebook:
         return frozenset(codes)
 
     def hint(self, selector: str) -> str:
-        """Return a hint for an unknown selector: the code of the rule with this name, or a similar code."""
+        """Return a hint for an unknown selector: the code of the rule with this name, or a similar code of the same
+        family."""
         code = next((rule.code for rule in self.rules.values() if rule.name == selector.lower()), None)
-        return nearest(selector.upper(), self.rules) if code is None else f" (its code is {code})"
+        if code is not None:
+            return f" (its code is {code})"
+        family = _FAMILY.match(selector.upper())
+        known = [code for code in self.rules if family and code.upper().startswith(family[0])]
+        return nearest(selector.upper(), known, cutoff=0.7)
 
     def selected(self, select: Sequence[str], ignore: Sequence[str]) -> frozenset[str]:
         """Return the codes to report: the selected codes (by default all) without the ignored ones. Raises
