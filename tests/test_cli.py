@@ -588,8 +588,19 @@ def test_a_wrong_request_exits_with_2_and_says_why(
     [
         ("graphsafe.toml", "selekt = []", 'selekt: unknown key (did you mean "select"?)'),
         ("graphsafe.toml", 'rules = ["pack.yaml"]', "pack.yaml: No such file"),
-        ("graphsafe.toml", 'select = ["GS999"]', 'unknown rule "GS999"'),
-        ("graphsafe.toml", '[per-file-ignores]\n"a.py" = ["GS999"]', 'per-file-ignores: unknown rule "GS999"'),
+        ("graphsafe.toml", 'select = ["GS999"]', 'graphsafe.toml: select: unknown rule "GS999"'),
+        ("graphsafe.toml", 'ignore = ["GS9999"]', 'graphsafe.toml: ignore: unknown rule "GS9999"'),
+        ("graphsafe.toml", 'levels = { GS999 = "note" }', 'graphsafe.toml: levels: unknown rule "GS999"'),
+        (
+            "pyproject.toml",
+            '[tool.graphsafe]\nignore = ["GS9999"]',
+            'pyproject.toml: tool.graphsafe.ignore: unknown rule "GS9999"',
+        ),
+        (
+            "graphsafe.toml",
+            '[per-file-ignores]\n"a.py" = ["GS999"]',
+            'graphsafe.toml: per-file-ignores: unknown rule "GS999"',
+        ),
     ],
 )
 @pytest.mark.parametrize("command", [("scan", "hot.py"), ("config",)])

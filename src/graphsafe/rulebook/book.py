@@ -105,22 +105,26 @@ class Rulebook:
         known = [code for code in self.rules if family and code.upper().startswith(family[0])]
         return nearest(selector.upper(), known, cutoff=0.7)
 
-    def selected(self, select: Sequence[str], ignore: Sequence[str]) -> frozenset[str]:
+    def selected(self, select: Sequence[str], ignore: Sequence[str], place: str = "") -> frozenset[str]:
         """Return the codes to report: the selected codes (by default all) without the ignored ones. Raises
-        RulebookError.
+        RulebookError, which begins with `place`.
 
         UNREADABLE is always selected, because no other rule checks a file that cannot be read.
         """
-        chosen = self.codes(select, "select") | {UNREADABLE} if select else frozenset(self.rules)
-        return chosen - self.codes(ignore, "ignore")
+        chosen = self.codes(select, f"{place}select") | {UNREADABLE} if select else frozenset(self.rules)
+        return chosen - self.codes(ignore, f"{place}ignore")
 
 
 def load_rulebook(
-    packs: Sequence[Path] = (), levels: Mapping[str, Level] = MappingProxyType({}), root: Path | None = None
+    packs: Sequence[Path] = (),
+    levels: Mapping[str, Level] = MappingProxyType({}),
+    root: Path | None = None,
+    place: str = "",
 ) -> Rulebook:
     """Load graphsafe's own rules and those of packs (files or folders), with configured levels.
 
-    `root` is the folder of the project that names the packs. Raises RulebookError.
+    `root` is the folder of the project that names the packs, and `place` names its configuration in errors. Raises
+    RulebookError.
     """
     data, own = _own()
     rules = [*own]
@@ -134,23 +138,23 @@ def load_rulebook(
         libraries += compiled["libraries"]
         digests.append(compiled["digest"])
     book = _rulebook(rules, {**data, "libraries": libraries}, "-".join(digests))
-    return _with_levels(book, levels) if levels else book
+    return _with_levels(book, levels, f"{place}levels") if levels else book
 
 
 def rulebook_of(config: Config) -> Rulebook:
     """Load the rulebook with a configuration's packs and levels. Raises RulebookError."""
     packs = [Path(from_here(str(pack))) for pack in config.rule_packs]  # errors then show the path as reports do
-    return load_rulebook(packs, config.levels, config.root)
+    return load_rulebook(packs, config.levels, config.root, config.place)
 
 
-def _with_levels(book: Rulebook, levels: Mapping[str, Level]) -> Rulebook:
-    """Return the rulebook with configured levels. Raises RulebookError.
+def _with_levels(book: Rulebook, levels: Mapping[str, Level], where: str) -> Rulebook:
+    """Return the rulebook with configured levels. Raises RulebookError, in which `where` is the name of their key.
 
     For GS401, a level for `GS401` takes precedence over a level for `GS4`.
     """
     chosen: dict[str, Level] = {}
     for selector in sorted(levels, key=len):
-        chosen.update(dict.fromkeys(book.codes((selector,), "levels"), levels[selector]))
+        chosen.update(dict.fromkeys(book.codes((selector,), where), levels[selector]))
     rules = {code: replace(rule, configured=chosen.get(code)) for code, rule in book.rules.items()}
     index = {key: tuple((rules[rule.code], match) for rule, match in pairs) for key, pairs in book.index.items()}
     return replace(book, rules=rules, index=index)
