@@ -177,6 +177,22 @@ def test_a_folder_without_files_is_told_from_one_without_hot_code(
         assert code == 0 and "no hot code found" in one_line(err)
 
 
+def test_that_there_is_nothing_to_scan_is_said_once_and_is_in_every_file(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "hot.py").unlink()
+    for is_terminal in (False, True):
+        with monkeypatch.context() as patch:
+            for name in ("stdout", "stderr"):
+                patch.setattr(f"sys.{name}.isatty", lambda answer=is_terminal: answer)
+            patch.setenv("NO_COLOR", "1")
+            code, out, err = here(capsys, "scan", ".")
+        assert (code, out) == (0, "no findings; 0 roots read\n") and "no Python files found" in one_line(err)
+    out = here(capsys, "scan", ".", "-o", "-", "-o", "a.txt", "-o", "a.json")[1]
+    assert out == "no findings; 0 roots read\n"
+    assert all("no Python files found" in Path(name).read_text(encoding="utf-8") for name in ("a.txt", "a.json"))
+
+
 def test_a_terminal_shows_a_setting_without_effect_once(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -588,8 +604,19 @@ def test_a_wrong_request_exits_with_2_and_says_why(
     [
         ("graphsafe.toml", "selekt = []", 'selekt: unknown key (did you mean "select"?)'),
         ("graphsafe.toml", 'rules = ["pack.yaml"]', "pack.yaml: No such file"),
-        ("graphsafe.toml", 'select = ["GS999"]', 'unknown rule "GS999"'),
-        ("graphsafe.toml", '[per-file-ignores]\n"a.py" = ["GS999"]', 'per-file-ignores: unknown rule "GS999"'),
+        ("graphsafe.toml", 'select = ["GS999"]', 'graphsafe.toml: select: unknown rule "GS999"'),
+        ("graphsafe.toml", 'ignore = ["GS9999"]', 'graphsafe.toml: ignore: unknown rule "GS9999"'),
+        ("graphsafe.toml", 'levels = { GS999 = "note" }', 'graphsafe.toml: levels: unknown rule "GS999"'),
+        (
+            "pyproject.toml",
+            '[tool.graphsafe]\nignore = ["GS9999"]',
+            'pyproject.toml: tool.graphsafe.ignore: unknown rule "GS9999"',
+        ),
+        (
+            "graphsafe.toml",
+            '[per-file-ignores]\n"a.py" = ["GS999"]',
+            'graphsafe.toml: per-file-ignores: unknown rule "GS999"',
+        ),
     ],
 )
 @pytest.mark.parametrize("command", [("scan", "hot.py"), ("config",)])

@@ -77,6 +77,13 @@ def test_predictions_meet_a_run(
         "GS101": "confirmed",
         "GS201": "not-executed",
     }
+    assert main(["scan", "model.py", "--with", "run.json", "--format", "concise"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert {line.split()[1]: line.rpartition(" ")[2] for line in lines} == {
+        "GS202": "(not-executed)",
+        "GS101": "(confirmed)",
+        "GS201": "(not-executed)",
+    }
     assert main(["scan", "model.py", "--with", "scan.json"]) == 2
     assert main(["scan", "model.py", "--with", "nowhere.json"]) == 2
     assert main(["scan", "model.py", "--with", "run.json", "--statistics"]) == 2

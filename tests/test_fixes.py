@@ -162,6 +162,35 @@ def test_a_diff_that_patch_takes(file: Path, capfdbinary: pytest.CaptureFixture[
     assert file.read_bytes() == before.replace(b"torch.tensor(3.0", b"torch.full((), 3.0")
 
 
+@pytest.mark.parametrize("option", ["--diff-fixes", "--fix"])
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("return x[x > 0] * x.sum().item()", "no finding has an automatic repair; 2 findings left"),
+        (
+            "return nn.functional.one_hot(x.argmax(-1)) * x.sum().item()",
+            "no finding has a safe automatic repair; 2 findings left, 1 of them with an unsafe repair (--unsafe-fixes)",
+        ),
+        ("return x", None),
+    ],
+)
+def test_findings_without_a_repair_are_counted(
+    line: str, said: str | None, option: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [
+        "import torch",
+        "from torch import nn",
+        "class Step(nn.Module):",
+        "    def forward(self, x: torch.Tensor):",
+    ]
+    file.write_text("\n".join([*lines, f"        {line}", ""]), encoding="utf-8")
+    assert cli.main(["scan", ".", option]) == (0 if said is None else 1)
+    out, err = capsys.readouterr()
+    nothing = "" if option == "--diff-fixes" else "graphsafe: 0 findings fixed in 0 files\n"
+    assert err == (nothing if said is None else f"graphsafe: {said}\n")
+    assert option == "--fix" or not out
+
+
 def test_edits_are_in_the_report(file: Path) -> None:
     file.write_text(STEP, encoding="utf-8")
     cli.main(["scan", "step.py", "-o", "r.json"])

@@ -129,11 +129,27 @@ def test_a_suppression_with_a_mistake_says_which(capsys: pytest.CaptureFixture[s
     assert [line.partition("suppresses nothing on this line")[2] for line in lines] == [why]
 
 
-@pytest.mark.parametrize(("code", "hint"), [("GS1O1", 'did you mean "GS101"?'), ("scalar-read", "its code is GS101")])
-def test_an_unknown_rule_is_refused_with_the_one_that_was_meant(
+@pytest.mark.parametrize(
+    ("code", "hint"),
+    [
+        ("GS1O1", ' (did you mean "GS101"?)'),
+        ("GS2002", ' (did you mean "GS202"?)'),
+        ("scalar-read", " (its code is GS101)"),
+        # A code that no rule of its family resembles is not a typing mistake.
+        ("GS999", ""),
+        ("GS9999", ""),
+        ("GS011", ""),
+    ],
+)
+def test_an_unknown_rule_is_refused_with_one_of_its_family_that_was_meant(
     capsys: pytest.CaptureFixture[str], code: str, hint: str
 ) -> None:
-    assert scan(capsys, "--ignore", code) == (2, [], f'graphsafe: --ignore: unknown rule "{code}" ({hint})\n')
+    assert scan(capsys, "--ignore", code) == (2, [], f'graphsafe: --ignore: unknown rule "{code}"{hint}\n')
+    if code == "scalar-read":
+        return
+    assert main(["explain", code]) == 2
+    said = capsys.readouterr().err
+    assert said == f'graphsafe: explain: nothing is known about "{code}"{hint}; `graphsafe rules` lists the rules\n'
 
 
 def test_a_file_that_cannot_be_read_is_told_whatever_is_selected_unless_it_is_ignored(

@@ -123,6 +123,11 @@ class Config:
     "Environment variables that reports record, in addition to graphsafe's own list."
     targets: Mapping[str, Target] = field(default_factory=dict)
 
+    @property
+    def place(self) -> str:
+        """The beginning of the name of a key in an error message, such as `pyproject.toml: tool.graphsafe.`."""
+        return "" if self.source is None else f"{from_here(str(self.source))}: {_prefix(self.source)}"
+
 
 def load_config(start: Path) -> Config:
     """Return the configuration for `start`, a file or a folder. Raises ConfigError.
@@ -199,7 +204,7 @@ def parsed_toml(data: str | bytes, where: str, failure: type[RequestError] = Con
 
 
 def _from_table(root: Path, source: Path, table: object) -> Config:
-    prefix = "tool.graphsafe." if source.name == "pyproject.toml" else ""
+    prefix = _prefix(source)
     doc = Document(from_here(str(source)), ConfigError, prefix)
     if not prefix and isinstance(table, dict) and "tool" in table:
         raise doc.error("tool", "unknown key (graphsafe.toml has the keys of [tool.graphsafe] without this table)")
@@ -208,6 +213,10 @@ def _from_table(root: Path, source: Path, table: object) -> Config:
     packs = tuple(root / pack for pack in read.pop("rules", ()))
     named = {key.replace("-", "_"): value for key, value in read.items()}
     return Config(root=root, source=source, keys=keys, rule_packs=packs, **named)
+
+
+def _prefix(source: Path) -> str:
+    return "tool.graphsafe." if source.name == "pyproject.toml" else ""
 
 
 def _hot_function(doc: Document, key: str, value: object) -> FunctionPattern:

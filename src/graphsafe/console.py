@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from graphsafe.fixes.apply import Fixed
     from graphsafe.ignore_comments import Added
     from graphsafe.report.ledger.model import Ledger
-    from graphsafe.report.model import Level, Report
+    from graphsafe.report.model import Finding, Level, Report
     from graphsafe.report.rule_text import RuleTexts
     from graphsafe.report.source import Lines
     from graphsafe.scan.linting.hotness import Hotness
@@ -160,16 +160,28 @@ def put_added(added: Added) -> None:
 
 def put_fixed(fixed: Fixed) -> None:
     """Print on stderr how many findings were repaired, and which ones could not be repaired."""
-    say(f"graphsafe: {count(fixed.count, 'finding')} fixed in {count(len(fixed.files), 'file')}", err=True)
+    if not _without_repair(fixed):
+        say(f"graphsafe: {count(fixed.count, 'finding')} fixed in {count(len(fixed.files), 'file')}", err=True)
     for risk in fixed.risks:
         complain(risk)
     put_unfixed(fixed)
 
 
 def put_unfixed(fixed: Fixed) -> None:
-    """Print on stderr which files could not be fixed."""
+    """Print on stderr which files could not be fixed, or that no finding has a repair."""
     for failure in fixed.failures:
         complain(failure)
+    if left := _without_repair(fixed):
+        unsafe = sum(bool(finding.edits) for finding in left)
+        kind, more = ("a safe", f", {unsafe} of them with an unsafe repair (--unsafe-fixes)") if unsafe else ("an", "")
+        complain(f"no finding has {kind} automatic repair; {count(len(left), 'finding')} left{more}")
+
+
+def _without_repair(fixed: Fixed) -> Sequence[Finding]:
+    """Return all findings if none of them could be fixed because none has a suitable repair."""
+    from graphsafe.report.model import unsuppressed
+
+    return () if fixed.made or fixed.failures else unsuppressed(fixed.first)
 
 
 def put_diff(lines: Iterable[bytes]) -> None:

@@ -16,9 +16,9 @@ class RequestError(Exception):
     """
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: str, known: Iterable[str], cutoff: float = 0.5) -> str:
     """Return a hint such as ` (did you mean "hot-paths"?)`, or "" if no known word is similar."""
-    matches = get_close_matches(word, list(known), n=_MOST_ALIKE, cutoff=0.5)
+    matches = get_close_matches(word, list(known), n=_MOST_ALIKE, cutoff=cutoff)
     if not matches:
         return ""
     # If several words are equally similar, take the one with the fewest changed characters: GS101 for GS1O1, not GS711.

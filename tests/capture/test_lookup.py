@@ -63,6 +63,8 @@ def test_what_is_certain_is_said_with_near_names(tmp_path: Path, monkeypatch: py
     assert what_is_missing("engine/modle.py:build_layer") == (
         'no such file: engine/modle.py (did you mean "model.py"?)'
     )
+    for other in ("nope.py", "train.py", "m.py"):
+        assert what_is_missing(f"engine/{other}:build_layer") == f"no such file: engine/{other}"
     assert what_is_missing("engine/model.py:nosuch") == "engine/model.py has no nosuch (its functions: build_layer)"
     assert "call graphsafe.capture(fn, args)" in str(what_is_missing("explore.ipynb:build"))
     assert what_is_missing("engine.model:build_layer") is None

@@ -363,6 +363,28 @@ def test_colours_can_be_read_on_black_and_on_white() -> None:
         assert 1.05 / (light + 0.05) > 3.9 and (light + 0.05) / 0.05 > 3.9, name
 
 
+def test_a_reason_is_printed_once_and_probes_after_it_are_left_out() -> None:
+    why = "the factory failed: RuntimeError: weights are missing (model.py:9)"
+    skipped = {name: {"status": "skipped"} for name in ("step", "capture", "replay")}
+    built = {"construct": {"status": "pass"}, "step": {"status": "fail", "ran": False, "reason": why}}
+    for probes, shown in (
+        (
+            {"construct": {"status": "fail", "built": False, "reason": why, "calls": ["model.py:9 in build"]}},
+            "the target was not built: {}\n  construct  fail     not built\n    at model.py:9 in build\n",
+        ),
+        ({"construct": {"status": "timeout", "reason": why}}, "construction timed out: {}\n  construct  timeout\n"),
+        (built, "the step fails eagerly: {}\n  construct  pass\n  step       fail\n"),
+    ):
+        device = DeviceResult("sim:0", "inconclusive", (), {**skipped, **probes})
+        known = Limit("bad-request", "model.py:build", why), Limit("simulated", "sim:0", "this machine has no GPU")
+        report = replace(samples.READY, verdict="inconclusive", devices=(device,), limits=known, findings=())
+        text = terminal(report, width=200)
+        assert "sim:0: inconclusive: " + shown.format(why) + "\n" in text
+        assert text.startswith("Not known:\n  sim:0: this machine has no GPU [simulated]\n\n")
+    # Without devices, nothing else gives the reason.
+    assert f"model.py:build: {why} [bad-request]" in terminal(replace(report, devices=()), width=200)
+
+
 def test_the_reason_in_one_line_is_that_of_the_rank_that_failed() -> None:
     waiting = DeviceResult("sim:0", "inconclusive", (), {"step": {"status": "skipped", "reason": "rank 1 had ended"}})
     failed = replace(waiting, device="sim:1", probes={"construct": {"status": "fail", "built": False, "reason": "no"}})

@@ -1489,6 +1489,11 @@ class Layer(nn.Module):
         ("Kernel", "aiter.py", ["GS101"]),
         ("Kernel", "rocm_step.py", []),
         ("Kernel", "procm.py", ["GS101"]),
+        ("Kernel", "moe_hip_step.py", []),
+        ("Kernel", "fp8_hip.py", []),
+        ("Kernel", "hip_attention.py", ["GS101"]),
+        ("Kernel", "big_ship.py", ["GS101"]),
+        ("Kernel_hip_angle", "step.py", ["GS101"]),
     ],
 )
 def test_what_is_named_for_the_cards_of_another_maker_is_a_note(

@@ -191,9 +191,13 @@ def put_outputs(
     otherwise: str,
     rules: Callable[[], RuleTexts],
     source: Lines | None = None,
+    on_screen: Report | None = None,
 ) -> None:
     """Write to every output, or to stdout if there is none. If one file cannot be written, the other files are still
-    written."""
+    written.
+
+    `on_screen` is the report for the terminal format on stdout, without what the command prints on stderr.
+    """
     from graphsafe.console import put
 
     failures = []
@@ -202,7 +206,8 @@ def put_outputs(
         try:
             if asked == "trace" and not _has_timeline(reports):
                 refuse_trace([output], form)
-            put(reports, asked, output.file, rules, source)
+            is_printed = asked == "terminal" and output.file is None
+            put((on_screen or reports) if is_printed else reports, asked, output.file, rules, source)
         except RequestError as error:
             failures.append(error)
     if failures:

@@ -177,7 +177,7 @@ def scan(
     graphsafe scan --fix                   # repair what is surely right
     graphsafe scan --add-ignore "not in a captured region"
     """
-    from graphsafe.commands.scan_modes import ScanModes, complain_of_limits
+    from graphsafe.commands.scan_modes import ScanModes, complain_of_limits, on_screen
     from graphsafe.confirmation import captures_in, confirmed, summary
     from graphsafe.ignore_comments import check_reason
     from graphsafe.scan_request.request import ScanRequest, refusal_of, source_over
@@ -251,7 +251,8 @@ def scan(
     if statistics:
         put_statistics(report)
     elif mode is None:
-        put_outputs(report, form, outputs, usual_form(), rule_texts(scan.parts[0].config), source_over(buffers))
+        texts, source = rule_texts(scan.parts[0].config), source_over(buffers)
+        put_outputs(report, form, outputs, usual_form(), texts, source, on_screen(report))
     complain_of_limits(report, is_shown=mode is None and _is_on_screen(form, outputs))
     if runs and not is_quiet():
         say(summary(report), err=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 Outcome: TypeAlias = "tuple[Report, int]"
 "The joined report, and the exit code."
-_TOLD_ALWAYS = ("no-root", "internal-error", "not-python", "unread-folder", "submodule")
+_NO_ROOT = "no-root"
+_TOLD_ALWAYS = (_NO_ROOT, "internal-error", "not-python", "unread-folder", "submodule")
 _TOLD = (*_TOLD_ALWAYS, "unmatched-setting")
 
 
@@ -131,15 +133,21 @@ class ScanModes:
             self._bar.clear()
 
 
+def on_screen(report: Report) -> Report:
+    """Return the report for the terminal format on stdout, without the limits that stderr shows in any case."""
+    return replace(report, limits=tuple(limit for limit in report.limits if limit.kind != _NO_ROOT))
+
+
 def complain_of_limits(report: Report, is_shown: bool) -> None:
     """Print on stderr the limits that the user must know, for every format of the report.
 
-    Print only the limits that make a report without findings meaningless, if --quiet is given or if the report on the
-    same terminal has already shown all limits.
+    With --quiet, print only the limits that make a report without findings meaningless. `is_shown` says that the report
+    is on the same terminal, so that the limits which it shows need not be repeated.
     """
     from graphsafe.report.terminal import MOST_LIMITS
 
-    for at, limit in enumerate(report.limits):
-        is_seen = is_quiet() or (is_shown and at < MOST_LIMITS)
-        if limit.kind in (_TOLD_ALWAYS if is_seen else _TOLD):
+    told = _TOLD_ALWAYS if is_quiet() else _TOLD
+    seen = on_screen(report).limits[:MOST_LIMITS] if is_shown else ()
+    for limit in report.limits:
+        if limit.kind in told and limit not in seen:
             complain(f"{limit.what}: {limit.why}")

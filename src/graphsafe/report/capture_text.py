@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graphsafe.report.model import Declared, DeviceResult, Plan, Proven, Report, Support, Verdict, unsuppressed
+from graphsafe.report.model import Declared, DeviceResult, Limit, Plan, Proven, Report, Support, Verdict, unsuppressed
 from graphsafe.report.plan_text import plan_lines
 from graphsafe.report.pool import Pool, pool_texts
 from graphsafe.report.probes import PROBES, Probes
@@ -84,6 +84,13 @@ def capture_blocks(report: Report, sheet: Sheet) -> list[list[str]]:
     return blocks
 
 
+def further_limits(report: Report) -> tuple[Limit, ...]:
+    """Return the limits whose reason is not yet in the line of a verdict."""
+    parts = [part for device in report.devices or () for part in device.parts]
+    said = [_then(part.probes, report.plan, part.verdict) for part in parts]
+    return tuple(limit for limit in report.limits if not any(then.endswith(f": {limit.why}") for then in said))
+
+
 def summary_lines(named: Sequence[tuple[str, Report]], paint: Paint) -> list[str]:
     """Return a line for each target, in order: its name, verdict, seconds and devices."""
     rows = [(printable(name), report.verdict or "inconclusive", _seconds(report), report) for name, report in named]
@@ -136,7 +143,7 @@ def _device(device: DeviceResult, plan: Plan | None, sheet: Sheet) -> list[str]:
         then = _then(device.probes, plan, device.verdict)
         return [
             *verdict_lines(device_name(device), device.verdict, then, "", sheet),
-            *_probes(device.probes, "  ", sheet),
+            *_probes(device.probes, then, "  ", sheet),
         ]
     lines = verdict_lines(device_name(device), device.verdict, "", "", sheet)
     worst = next((bucket for bucket in device.buckets if bucket.verdict == device.verdict), None)
@@ -145,7 +152,7 @@ def _device(device: DeviceResult, plan: Plan | None, sheet: Sheet) -> list[str]:
         then += "" if bucket is worst else gain_text(bucket.probes)
         lines += verdict_lines(bucket_name(bucket.axes), bucket.verdict, then, "  ", sheet)
         if bucket is worst:
-            lines += _probes(bucket.probes, "    ", sheet)
+            lines += _probes(bucket.probes, then, "    ", sheet)
     for text in pool_texts(Pool.of(device.pool)) if device.pool is not None else ():
         lines += sheet.wrapped(text.strip(), "    " if text.startswith(" ") else "  ", "      ")
     return lines
@@ -168,12 +175,24 @@ def gain_text(data: Data) -> str:
     return f"; {', '.join(parts)}" if parts else ""
 
 
-def _probes(data: Data, indent: str, sheet: Sheet) -> list[str]:
+def _probes(data: Data, then: str, indent: str, sheet: Sheet) -> list[str]:
+    """Return the results of the probes. `then` is the end of the verdict's line above.
+
+    If the step never ran, the other probes were skipped, and only the first one that failed is shown.
+    """
+    probes = Probes.of(data)
+    construct = probes.construct
+    never_ran = construct.built is False or construct.status in ("crashed", "timeout") or probes.step.ran is False
     lines = []
-    for name, probe in Probes.of(data):
+    for name, probe in probes:
+        told = probe.told()
+        if never_ran and probe.status == "skipped" and not told:
+            continue
         label = f"{indent}{name:{_NAME_WIDTH}}"
         rest_indent = " " * (len(label) + _STATUS_WIDTH)
-        first, *rest = sheet.wrapped(probe.told(), f"{label}{probe.status:{_STATUS_WIDTH}}", rest_indent)
+        first, *rest = sheet.wrapped(
+            "" if never_ran and then.endswith(told) else told, f"{label}{probe.status:{_STATUS_WIDTH}}", rest_indent
+        )
         painted = sheet.paint(_STATUS_STYLES[probe.status], probe.status)
         lines += [(label + painted + first[len(label + probe.status) :]).rstrip(), *rest]
         lines += [printable(f"{indent}  {call}") for call in _calls(probe)]

@@ -1,6 +1,7 @@
 """The output format `concise`, with one line per finding, for editors and grep: `path:line:col: CODE message`.
 
-For a warning or a note, the level stands between the code and the message. Fresh buffers come last, with one line per
+For a warning or a note, the level stands between the code and the message. The mark that a run gave to a prediction
+(`confirmed`, `refuted` or `not-executed`) stands at the end. Fresh buffers come last, with one line per
 file.
 """
 
@@ -29,7 +30,8 @@ def render_concise(reports: Sequence[Report]) -> str:
             # Programs that read this format treat a finding as an error, so the level is written only for warnings and
             # notes.
             level = "" if finding.level == "error" else f"{finding.level}: "
-            lines.append(f"{at.path}:{at.line}:{at.column}: {finding.code} {level}{finding.message}")
+            mark = f" ({finding.status})" if finding.status else ""
+            lines.append(f"{at.path}:{at.line}:{at.column}: {finding.code} {level}{finding.message}{mark}")
         target = report.called or "graphsafe"
         lines += [f"{target}: {one.text}" for one in unplaced(report.limits) if one.level != "note"]
         if report.verdict is not None:

@@ -43,4 +43,5 @@ def _one(findings: Sequence[Finding]) -> Finding:
         return findings[0]
     further = further_lines(findings)
     text = f"{count(len(places), 'fresh buffer')} every step, here" + (f" {further}" if further else "")
-    return replace(findings[0], message=text)
+    status = findings[0].status if len({finding.status for finding in findings}) == 1 else None
+    return replace(findings[0], message=text, status=status)

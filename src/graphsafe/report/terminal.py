@@ -133,11 +133,13 @@ def _blocks(report: Report, source: Lines, sheet: Sheet) -> list[list[str]]:
         blocks = [_lines(main, sheet), _advice(main, sheet)]
     blocks += [_lines(notes, sheet)] if notes else []
     blocks += [_files(folded, sheet)] if folded else []
-    blocks += [_limits(report.limits, sheet)] if report.limits else []
+    limits, of_devices = report.limits, list[list[str]]()
     if report.devices is not None:
-        from graphsafe.report.capture_text import capture_blocks  # imports all probes, which a scan does not need
+        from graphsafe.report import capture_text  # imports all probes, which a scan does not need
 
-        blocks += capture_blocks(report, sheet)
+        limits, of_devices = capture_text.further_limits(report), capture_text.capture_blocks(report, sheet)
+    blocks += [_limits(limits, sheet)] if limits else []
+    blocks += of_devices
     if len(main) > _MANY:
         blocks += [_by_code(shown), _start(main, sheet)]
     return [*blocks, _summary(report, shown, sheet)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
@@ -37,6 +38,8 @@ UNREADABLE = "GS900"
 "The code of the rule about files that cannot be read."
 MAX_COMPILED = 64_000_000
 "The largest size in bytes of a compiled rulebook."
+_FAMILY = re.compile(r"\D*\d")
+"Matches the beginning of a code that the codes of a family share: the letters and the first digit."
 _KEPT = 16
 "The largest number of compiled rulebooks in the user's cache."
 
@@ -93,26 +96,35 @@ class Rulebook:
         return frozenset(codes)
 
     def hint(self, selector: str) -> str:
-        """Return a hint for an unknown selector: the code of the rule with this name, or a similar code."""
+        """Return a hint for an unknown selector: the code of the rule with this name, or a similar code of the same
+        family."""
         code = next((rule.code for rule in self.rules.values() if rule.name == selector.lower()), None)
-        return nearest(selector.upper(), self.rules) if code is None else f" (its code is {code})"
+        if code is not None:
+            return f" (its code is {code})"
+        family = _FAMILY.match(selector.upper())
+        known = [code for code in self.rules if family and code.upper().startswith(family[0])]
+        return nearest(selector.upper(), known, cutoff=0.7)
 
-    def selected(self, select: Sequence[str], ignore: Sequence[str]) -> frozenset[str]:
+    def selected(self, select: Sequence[str], ignore: Sequence[str], place: str = "") -> frozenset[str]:
         """Return the codes to report: the selected codes (by default all) without the ignored ones. Raises
-        RulebookError.
+        RulebookError, which begins with `place`.
 
         UNREADABLE is always selected, because no other rule checks a file that cannot be read.
         """
-        chosen = self.codes(select, "select") | {UNREADABLE} if select else frozenset(self.rules)
-        return chosen - self.codes(ignore, "ignore")
+        chosen = self.codes(select, f"{place}select") | {UNREADABLE} if select else frozenset(self.rules)
+        return chosen - self.codes(ignore, f"{place}ignore")
 
 
 def load_rulebook(
-    packs: Sequence[Path] = (), levels: Mapping[str, Level] = MappingProxyType({}), root: Path | None = None
+    packs: Sequence[Path] = (),
+    levels: Mapping[str, Level] = MappingProxyType({}),
+    root: Path | None = None,
+    place: str = "",
 ) -> Rulebook:
     """Load graphsafe's own rules and those of packs (files or folders), with configured levels.
 
-    `root` is the folder of the project that names the packs. Raises RulebookError.
+    `root` is the folder of the project that names the packs, and `place` names its configuration in errors. Raises
+    RulebookError.
     """
     data, own = _own()
     rules = [*own]
@@ -126,23 +138,23 @@ def load_rulebook(
         libraries += compiled["libraries"]
         digests.append(compiled["digest"])
     book = _rulebook(rules, {**data, "libraries": libraries}, "-".join(digests))
-    return _with_levels(book, levels) if levels else book
+    return _with_levels(book, levels, f"{place}levels") if levels else book
 
 
 def rulebook_of(config: Config) -> Rulebook:
     """Load the rulebook with a configuration's packs and levels. Raises RulebookError."""
     packs = [Path(from_here(str(pack))) for pack in config.rule_packs]  # errors then show the path as reports do
-    return load_rulebook(packs, config.levels, config.root)
+    return load_rulebook(packs, config.levels, config.root, config.place)
 
 
-def _with_levels(book: Rulebook, levels: Mapping[str, Level]) -> Rulebook:
-    """Return the rulebook with configured levels. Raises RulebookError.
+def _with_levels(book: Rulebook, levels: Mapping[str, Level], where: str) -> Rulebook:
+    """Return the rulebook with configured levels. Raises RulebookError, in which `where` is the name of their key.
 
     For GS401, a level for `GS401` takes precedence over a level for `GS4`.
     """
     chosen: dict[str, Level] = {}
     for selector in sorted(levels, key=len):
-        chosen.update(dict.fromkeys(book.codes((selector,), "levels"), levels[selector]))
+        chosen.update(dict.fromkeys(book.codes((selector,), where), levels[selector]))
     rules = {code: replace(rule, configured=chosen.get(code)) for code, rule in book.rules.items()}
     index = {key: tuple((rules[rule.code], match) for rule, match in pairs) for key, pairs in book.index.items()}
     return replace(book, rules=rules, index=index)

@@ -62,9 +62,9 @@ def page_for(text: str, rulebook: Rulebook) -> str:
     rules = [rule for rule in rulebook.rules.values() if _speaks_of(text, rule.error_text)]
     if rules:
         return f"# {text}\n\n## Rules that find the cause\n\n{_listed_codes([rule.code for rule in rules], rulebook)}\n"
-    words = [*rulebook.rules, *(rule.name for rule in rulebook.rules.values())]
-    words += [error.name for error in rulebook.errors if error.name]
-    hint = "" if number else nearest(text, words)
+    known_names = [rule.name for rule in rulebook.rules.values()]
+    known_names += [error.name for error in rulebook.errors if error.name]
+    hint = "" if number else rulebook.hint(word) or nearest(text, known_names)
     raise RequestError(f'explain: nothing is known about "{text}"{hint}; `graphsafe rules` lists the rules')
 
 

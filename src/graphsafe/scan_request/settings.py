@@ -39,7 +39,8 @@ class Asked:
             region=self.region or config.region,
         )
         if self.select or self.extend_select:
-            chosen = rulebook.codes(self.select, "--select") or rulebook.selected(config.select, config.ignore)
+            chosen = rulebook.codes(self.select, "--select")
+            chosen = chosen or rulebook.selected(config.select, config.ignore, config.place)
             chosen |= rulebook.codes(self.extend_select, "--extend-select")
             config = replace(config, select=tuple(sorted(chosen)), ignore=())
         rulebook.codes(self.ignore, "--ignore")

@@ -33,7 +33,9 @@ def what_is_missing(target: str, configured: Iterable[str] = ()) -> str | None:
     if where.endswith(".py"):
         path = Path(where)
         if not path.is_file():
-            return f"no such file: {where}{nearest(path.name, sorted(one.name for one in path.parent.glob('*.py')))}"
+            # All names end in `.py`, so even quite different ones are similar.
+            hint = nearest(path.name, sorted(one.name for one in path.parent.glob("*.py")), cutoff=0.8)
+            return f"no such file: {where}{hint}"
         return _without_factory(path, where, name)
     if where.endswith(".ipynb"):
         return f"{where}: a notebook is not imported; call graphsafe.capture(fn, args) in one of its cells"

@@ -22,8 +22,8 @@ class Selection:
         """Return the selected rules. Raises RulebookError for an unknown code in `select`, `ignore` or
         `per-file-ignores`."""
         for codes in config.per_file_ignores.values():
-            rulebook.codes(codes, "per-file-ignores")
-        return Selection(rulebook.selected(config.select, config.ignore), config.per_file_ignores)
+            rulebook.codes(codes, f"{config.place}per-file-ignores")
+        return Selection(rulebook.selected(config.select, config.ignore, config.place), config.per_file_ignores)
 
     def is_enabled(self, code: str, path: str) -> bool:
         """Return whether a rule is enabled in a file. `path` is relative to the project root, with forward slashes."""

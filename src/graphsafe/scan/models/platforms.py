@@ -32,6 +32,11 @@ AMD_NAME = re.compile(
 
 `aiter` alone does not match, because Python has a function with this name.
 """
+_AMD_MODULE = re.compile(rf"{AMD_NAME.pattern}|(?<=[a-z0-9]_)hip(?![^_.])")
+"""Matches these words in the name of a module, and `hip` after another word, as in `fp8_hip` or `moe_hip_kernels`.
+
+In functions, a hip is often the joint (`left_hip`). At the beginning of a name it may be another word (HiP attention).
+"""
 _ON_ROCM = replace(ON_CUDA, const=False)
 NO_VERSION = Number(None, overridable_by="platform", type="str")
 "The ROCm version of PyTorch: None in a build for CUDA, and a string in a build for another platform."
@@ -76,7 +81,7 @@ def _import_of(package: str) -> str:
 def named_for_amd(module: str, function: str) -> tuple[str, ...]:
     """Return the guard for a function whose name, or whose module's name, shows that it is for AMD GPUs. For any other
     function, return an empty tuple."""
-    named = next((name for name in (function, module) if AMD_NAME.search(name)), None)
+    named = function if AMD_NAME.search(function) else module if _AMD_MODULE.search(module) else None
     return () if named is None else (f"the name `{named}`, which is for AMD's cards",)
 
 

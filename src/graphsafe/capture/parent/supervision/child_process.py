@@ -108,7 +108,7 @@ class Child:
         if end is not None:
             return end
         if killed_as == "timeout":
-            return Ended("timeout", f"not finished after {self.seconds:.0f} s, {self._where()}")
+            return Ended("timeout", f"not finished after {self.seconds:.0f} s (see --timeout), {self._where()}")
         if killed_as == "stopped":
             return Ended("stopped", f"ended because {self.why_stopped}, {self._where()}")
         return Ended("crashed", self._why_it_died(), self._top().line)
