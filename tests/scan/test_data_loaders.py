@@ -17,15 +17,15 @@ from torch.utils.data import DataLoader, TensorDataset
 
 
 class Trainer:
-    def __init__(self, model, train_loader, optimizer, device):
+    def __init__(self, model, train_loader, optimizer, backprop, device):
+        self.backprop = backprop
         self.model, self.train_loader, self.optimizer, self.device = model, train_loader, optimizer, device
 
     def epoch(self):
         for x, y in self.train_loader:
             {moves}
             self.optimizer.zero_grad()
-            loss = self.model(x).sub(y).square().mean()
-            loss.backward()
+            self.backprop(self.model(x).sub(y).square().mean())
             self.optimizer.step()
 
 

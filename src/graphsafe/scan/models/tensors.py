@@ -124,16 +124,16 @@ def _is_for_training(frame: Frame) -> bool:
     """Return whether a function trains, or is called in a file that trains. Other loops over a data loader may be
     evaluations or calibrations."""
     if frame.depth > 0 or frame.node is None:
-        return bool(frame.project.files.search(frame.path, _BACKWARD))
-    return _calls_backward(frame.node)
+        return bool(frame.project.files.search(frame.path, _TRAINS))
+    return _trains(frame.node)
 
 
 @memoize_on_node
-def _calls_backward(function: ast.AST) -> bool:
-    return any(one.attr == "backward" for one in inside(function, ast.Attribute))
+def _trains(function: ast.AST) -> bool:
+    return any(one.attr in ("backward", "zero_grad") for one in inside(function, ast.Attribute))
 
 
-_BACKWARD = re.compile(r"\.backward\(")
+_TRAINS = re.compile(r"\.(backward|zero_grad)\(")
 
 
 def _is_operand(frame: Frame, name: str, arguments: Arguments) -> bool:
