@@ -102,7 +102,7 @@ class CallGraph:
     ) -> Mapping[str, Sequence[Edge]]:
         """Return the shortest chain of edges to each function in `captured`. A chain starts at a root in `begun`, which
         users capture, or in a function of the project that captures, at a call in one of its `blocks`."""
-        best: dict[str, tuple[Edge, ...]] = dict.fromkeys(begun, ())
+        best: dict[str, tuple[Edge, ...]] = dict.fromkeys(sorted(begun), ())
         for caller in sorted(blocks):
             for line, callee, edge in self._calls.get(caller, ()):
                 if any(first <= line <= last for first, last in blocks[caller]):

@@ -25,7 +25,7 @@ class Chains:
         """Return the chain of calls to a line of a function. The chain is empty if the function itself is a root."""
         chain = self._from_roots.get(ref, ())
         caller, at = (chain[0].caller, chain[0].line) if chain else (ref, line)
-        if self._regions.of(ref, line) != "captured" or self._regions.of(caller, at) == "captured":
+        if self._regions.of(ref, line) != "captured" or self._regions.begins_graph(caller, at):
             return chain
         # The nearest root is host code around the graphs. It does not show why a graph contains the line.
         return self._from_captures.get(ref, chain)

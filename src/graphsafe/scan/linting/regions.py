@@ -120,8 +120,12 @@ class Regions:
             if record.roots.get(ref) == LOOP or _prefills(ref.partition("::")[2]) or self._is_never_compiled(ref)
         }
         self._captured = calls.reached([*begun, *called], without=replaying | (beside - self._held))
-        self._begun = begun
+        self._begun = frozenset(begun)
         self._hot = hot
+
+    def begins_graph(self, ref: str, line: int) -> bool:
+        """Return whether a function is a root that users capture, or the line is in a block that captures."""
+        return ref in self._begun or any(first <= line <= last for first, last in self._blocks.get(ref, ()))
 
     def captured_chains(self) -> Mapping[str, Sequence[Edge]]:
         """Return a chain of calls from a capture, or from a root that users capture, to each function in a graph."""
