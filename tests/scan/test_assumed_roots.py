@@ -432,10 +432,10 @@ def packaged(tmp_path: Path, source: str) -> Path:
 def test_public_functions_of_a_package_that_captures_nothing_itself(tmp_path: Path) -> None:
     package = packaged(tmp_path, LOSSES)
     (tmp_path / "script.py").write_text(LOSSES)
-    expected = [("GS101", 9, RESULTS), ("GS102", 23, "step of an optimizer, scheduler or sampler")]
-    assert found(tmp_path) == expected
+    sampler = ("GS102", 23, "step of an optimizer, scheduler or sampler")
+    assert found(tmp_path) == [("GS101", 9, PUBLIC), sampler]
     (package / "model.py").write_text("import torch\n\n\nclass M(torch.nn.Module):\n    def forward(self, x): ...\n")
-    assert found(tmp_path) == expected
+    assert found(tmp_path) == [("GS101", 9, RESULTS), sampler]
     (package / "graphs.py").write_text(CAPTURES)
     assert not found(tmp_path)
 
