@@ -239,7 +239,7 @@ class Op:
     tensor_hint: TensorHint | None = None
     "The values that the use of this method or attribute proves to be tensors, or None."
     copies_values: bool = False
-    "Whether the result is made from Python values, as by `torch.tensor([1, 2])`. Then a number gives a 0-d tensor."
+    "Whether the result is made from Python values, as in `torch.tensor([1, 2])`. Then a number gives a 0-d tensor."
     takes_tensor: bool = True
     "Whether the first argument is a tensor or a list of tensors."
     host_arguments: HostArguments = "none"

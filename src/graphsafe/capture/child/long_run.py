@@ -94,7 +94,7 @@ class _LongRun:
         self._compared = 0
         self._surprises = 0
         self._given: dict[int, dict[str, str]] = {}
-        "Number of the inputs -> digests of the outputs."
+        "Index of the inputs -> digests of the outputs."
         self._places = {path: tensor.data_ptr() for path, tensor in self._state().items()}
         self._keeping: tuple[Keeping, ...] = ()
         self._moved: dict[str, int] = {}

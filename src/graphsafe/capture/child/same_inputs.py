@@ -2,8 +2,8 @@
 
 A refresh may fill a buffer from something that no seed determines: a clock, the position of a generator, or the
 system's random numbers. In this case, two processes run a step on different values, and a difference of their results
-would prove nothing. So the values that the refresh wrote are stored with the results of a step, and are given to the
-step with which these results are compared.
+would prove nothing. So the values that the refresh wrote are stored with the results of a step. When another process
+runs this step for a comparison with these results, the step is given the stored values.
 
 Giving values must not hide a fault: a refresh may copy values that the step's Python code has left, and replays do not
 run this code. So a value is given only if the refresh writes different values when it is called twice in the same
@@ -95,8 +95,8 @@ class SameInputs:
         }
 
     def _changing(self, k: int, paths: Set[str]) -> set[str]:
-        """Call the refresh twice more in the same state, once with clocks set ahead. Return the tensors whose values
-        differ."""
+        """Call the refresh two more times in the same state, once with clocks set ahead. Return the tensors whose
+        values differ."""
         session, found = self._session, list[dict[str, torch.Tensor]]()
         before = Beginning(session, self._refreshed)
         if not before.is_known:

@@ -27,7 +27,7 @@ def later(default: Any = None) -> Any:
 
 
 def unreported(default: Any = None) -> Any:
-    """Make a field that a child reports to its parent and that reports leave out."""
+    """Make a field that a child sends to its parent, but that is not part of a report."""
     return field(default=default, metadata={**LATER, "unreported": True})
 
 

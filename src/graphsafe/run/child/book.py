@@ -326,7 +326,7 @@ class Book:
                 self.memories.leaving(number)
 
     def look_at_all(self) -> None:
-        """Update the status of the memory that each existing graph uses, and of captures that have not ended."""
+        """Record the captures that have not ended, and update the status of the memory that existing graphs use."""
         self.failed.look()
         with torch._C.DisableTorchFunction():
             for record in list(self.graphs):

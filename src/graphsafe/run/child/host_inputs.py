@@ -43,8 +43,8 @@ class HostMemory:
 
     @property
     def around(self) -> range:
-        """Return the addresses of the whole storage. The range is empty if the storage was freed or moved, as by a
-        resize."""
+        """Return the addresses of the whole storage. The range is empty if the storage was freed or moved, for
+        example by a resize."""
         storage = self.storage()
         found = range(0) if storage is None else addresses_of(storage)
         return found if self.memory.start in found else range(0)

@@ -1,4 +1,4 @@
-"""The attributes of an instance after its constructors, and while the constructors are being read."""
+"""The attributes that the constructors of an instance assign: all of them, or those that have been read so far."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def merge(envs: list[Env], fallback: Env) -> Env:
 
 
 def made_by_iteration(after: Env, iteration: Env) -> Env:
-    """Return the names after a `for` loop. `iteration` contains the names at the end of the loop's body.
+    """Return the environment after a `for` loop. `iteration` is the environment at the end of the loop's body.
 
     Nearly every `for` loop in a step has at least one iteration. So a tensor that the body makes counts as new after
     the loop.

@@ -23,8 +23,8 @@ MAX_BRACKETS = 100
 MAX_PATTERNS = 12
 "The largest number of brackets in the pattern of a `case`. libcst's time doubles with each bracket."
 MAX_CHAIN = 1000
-"""The largest number of names, strings and signs in a row without a comma. For `x[0][0]…`, libcst's time grows with the
-cube of the length. For `not not …`, its stack grows with the length."""
+"""The largest number of successive tokens (names, strings, operators) without a comma among them. For `x[0][0]…`,
+libcst's time grows with the cube of their number. For `not not …`, its stack grows with their number."""
 MAX_ELIFS = 2000
 _TOKEN = re.compile(
     r"""(?:#[^\n]*|\\\n)|\'\'\'(?:[^\\]|\\.)*?\'\'\'|\"\"\"(?:[^\\]|\\.)*?\"\"\"|'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*\""""
@@ -91,7 +91,7 @@ def _is_too_deep(text: str) -> bool:
     Python itself parses at most 200 levels of brackets, and about as many levels of other constructs.
     """
     depths = [0]
-    "For each open bracket, the number of words and signs since the last comma."
+    "For the module and for each open bracket, the number of tokens since the last comma."
     case, elifs = 0, 0
     for match in _TOKEN.finditer(text):
         token = match[0]

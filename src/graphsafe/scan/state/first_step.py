@@ -20,12 +20,12 @@ READY_FLAG = re.compile(
     r"(^|[._])(is_)?(ready|init(ialized|ialised|ed)?|built|planned|first(_\w+)?|done|cached|prepared|warm(ed)?(_up)?|compiled|setup|set_up)\w*$"
 )
 KEPT_KEY = "key of "
-"""The prefix for the name of a cached entry whose key a test compares with the needed key:
+"""The prefix for the name of a cached entry, if a test compares the entry's key with the key that is needed:
 `if entry[0] == key: return entry`."""
 EMPTY = "len:"
 "The prefix of `LazyTest.target` if the test asks whether a table is still empty."
 _SETTINGS = frozenset(("str", "int", "float", "Path", "pathlib.Path"))
-"Types of settings that stand for other objects."
+"Types of a setting, such as a path, that the first step may replace by the object for which the setting stands."
 _FIRST_FLAG = re.compile(r"(^|[._])(is_)?(first|needs?_init|fresh)\w*$")
 
 _COUNTS = re.compile(r"(^|_)(step|iter|iteration|epoch|counter|num_updates)$")

@@ -157,7 +157,7 @@ def grows(frame: Frame, node: ast.expr | None, text: str) -> bool:
 
 
 def merges_objects(node: ast.expr | None, text: str) -> bool:
-    """Return whether the new value joins one attribute of two objects, as when two batches become one:
+    """Return whether the new value joins one attribute of two objects, for example of two batches that become one:
     `torch.cat([self.lengths, other.lengths])`. Such a tensor has as many rows as the batch, and other code removes
     rows."""
     name = text.rpartition(".")[2]

@@ -201,7 +201,7 @@ def outlasts(frame: Frame, owner: Instance, holder: str) -> bool:
 
 
 def write_in_module(frame: Frame, module: ast.expr, target: ast.expr, value: Value, node: ast.AST) -> None:
-    """Record that a module of PyTorch gets another tensor: `self.head.weight = nn.Parameter(w)`.
+    """Record that an attribute of a PyTorch module is bound to another tensor: `self.head.weight = nn.Parameter(w)`.
 
     The write counts as a write to the attribute that holds the module.
     """
@@ -213,7 +213,7 @@ def write_in_module(frame: Frame, module: ast.expr, target: ast.expr, value: Val
 
 
 def write_part(frame: Frame, held: ast.expr, key: str, target: ast.expr, value: Value, node: ast.AST) -> None:
-    """Record that the value of the attribute `key` gets other memory: `layer.up.data = up`."""
+    """Record that the value of the attribute `key` is bound to other memory: `layer.up.data = up`."""
     if not (frame.hot or frame.between) or not isinstance(held, ast.Attribute):
         return
     for option in options(frame.evaluate_quietly(held.value)):
@@ -233,14 +233,14 @@ def write_part(frame: Frame, held: ast.expr, key: str, target: ast.expr, value: 
 
 
 def write_weights(frame: Frame, module: Value, text: str, value: Value, node: ast.AST) -> None:
-    """Record that all parameters of a module get other memory: `for p in model.parameters(): p.data = …`."""
+    """Record that all parameters of a module are bound to other memory: `for p in model.parameters(): p.data = …`."""
     for option in options(module):
         if type(option) is Instance and frame.attributes.is_module(option.ref):
             _write_weights(frame, weights(option.ref), text, value, node)
 
 
 def write_moments(frame: Frame, kind: str, node: ast.Call) -> None:
-    """Record that the state of an optimizer gets other memory: `optimizer.load_state_dict(saved)`."""
+    """Record that the state of an optimizer is bound to other memory: `optimizer.load_state_dict(saved)`."""
     owner = frame.env.get("self")
     if frame.hot or type(owner) is not Instance or not owner.declared:  # users may call a method before the capture
         _write_weights(frame, moments(kind), ast.unparse(node), NONE, node)

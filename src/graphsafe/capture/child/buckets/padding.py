@@ -2,7 +2,7 @@
 requests.
 
 The padding rows are filled in several ways: with the values that engines use, and with leftovers of an earlier batch.
-`stale` fills padding rows with rows of another batch, as when a refresh writes only the live rows; integers get the
+`stale` fills padding rows with rows of another batch, as if a refresh had written only the live rows; integers get the
 largest value that the input has had. `zeros` and `dummy` (a repeated request) are the values with which engines fill
 padding. `nan` stands for memory that was never written. Each filling is replayed twice, because a padding row that
 writes into a cache affects only the next step. If results depend on the filling, an eager step on the live requests

@@ -173,7 +173,7 @@ def _mixed(members: Sequence[Member], held: Sequence[SavedBindings]) -> Mixed:
 
 
 def _order(count: int) -> list[tuple[int, int]]:
-    """Return the order of replays, as pairs of a bucket and the number of its inputs. Each bucket is replayed after
+    """Return the order of replays, as pairs of a bucket and the index of its inputs. Each bucket is replayed after
     larger buckets and after smaller ones."""
     numbers = [*range(count), *reversed(range(count)), *range(0, count, 2), *range(1, count, 2)]
     return [(number, at % REPLAYS + 1) for at, number in enumerate(numbers[:_MOST_MIXED])]

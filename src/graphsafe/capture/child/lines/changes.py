@@ -52,7 +52,7 @@ class ChangesSeen:
         return found.pop() if len(found) == 1 else ()
 
     def is_given_memory(self, path: str) -> bool:
-        """Return whether the state is still the same tensor, but was given other memory, as by `.data =`."""
+        """Return whether the state is still the same tensor but uses other memory, for example after `.data = …`."""
         return not self._given.isdisjoint(self._read_for(path))
 
     def _read_for(self, path: str) -> list[str]:

@@ -137,7 +137,7 @@ def event_since(session: Session, at: int) -> str | None:
 
 
 def inputs_of_rounds(session: Session, kept: DeviceStateCopy) -> Iterator[int]:
-    """For each round, put the device's state back, run the event that is due, and yield the number of the round's
+    """For each round, put the device's state back, run the event that is due, and yield the index of the round's
     inputs. Host state, and whatever else the refresh changes, is not put back. Raises TargetError if an event fails."""
     for at in range(MOST_ROUNDS):
         kept.put_back()
@@ -148,7 +148,7 @@ def inputs_of_rounds(session: Session, kept: DeviceStateCopy) -> Iterator[int]:
 
 
 def inputs_of_continued_rounds(kept: DeviceStateCopy) -> Iterator[int]:
-    """Yield the number of the inputs of each continued round. The state is put back only before the first of these
+    """Yield the index of the inputs of each continued round. The state is put back only before the first of these
     rounds."""
     kept.put_back()
     yield from INPUTS_GOING_ON
@@ -369,8 +369,8 @@ def _run(job: Job, channel: Channel, early: Rounds | None = None) -> Rounds | No
 
 
 def _is_put_back(session: Session, tensor: torch.Tensor, is_written: bool) -> bool:
-    """Return whether the values of a tensor are put back before each round. A tensor that steps change and that only
-    the host can write is a count in Python code. Like a program, graphsafe does not put back such a count."""
+    """Return whether the values of a tensor are put back before each round. If steps change a tensor that only the host
+    can write, the tensor is taken to be a counter of Python code. Such a counter is not put back, as in a program."""
     if is_written:
         return not session.device.is_pageable(tensor)
     return not tensor.is_floating_point()

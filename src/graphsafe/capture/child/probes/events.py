@@ -68,7 +68,7 @@ def in_turn(session: Session) -> Iterator[tuple[int, str]]:
 
 
 def fire_all(session: Session, then: Callable[[int], None]) -> str | None:
-    """Run the events in turn, and call `then` after each with the number of the next inputs. Return the first failure.
+    """Run the events in turn. After each, call `then` with the index of the next inputs. Return the first failure.
     If an event fails only the second time, it cannot happen repeatedly. Such an error does not count as a failure, but
     no further event is run."""
     for number, name in in_turn(session):
@@ -95,5 +95,5 @@ def fire(session: Session, number: int, name: str) -> None:
 
 
 def inputs_of_event(number: int) -> int:
-    """Return the number of the inputs for the step after an event."""
+    """Return the index of the inputs that the step after an event uses."""
     return 1 + number % REPLAYS

@@ -67,7 +67,7 @@ class _Compared:
         self._same = first.same
         self._result = ComparedRounds(refresh=defined_at(session.subject.refresh))
         self._moved_at = 0
-        "The round before which state moved to other memory, given by the number of its inputs."
+        "The round before which state moved to other memory, given by the index of the round's inputs."
 
     def run(self, rounds: Rounds) -> ComparedRounds:
         """Compare round after round, until one fails."""

@@ -1,8 +1,8 @@
 """Reads the nodes of a captured graph from the driver, and compares two captures of one step.
 
 The driver's own library is called through ctypes. Torch has loaded this library, so graphsafe needs no other package.
-Names of kernels need CUDA 12.3, and the layout of their arguments needs CUDA 12.4. An older driver raises
-`NotComparable`.
+Reading the names of kernels requires CUDA 12.3, and reading the layout of their arguments requires CUDA 12.4. With an
+older driver, `NotComparable` is raised.
 """
 
 from __future__ import annotations

@@ -308,7 +308,7 @@ def _numpy(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[s
 
 
 def _tolist(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Handle `x.tolist()`, which copies to pageable memory. A tensor without dimensions is read as by `item`."""
+    """Handle `x.tolist()`, which copies to pageable memory. A 0-d tensor is read in the same way as by `item`."""
     tensor = args[0]
     with torch._C.DisableTorchFunction():
         index, scalar = index_of(tensor), tensor.dim() == 0

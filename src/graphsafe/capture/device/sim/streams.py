@@ -1,8 +1,8 @@
 """Streams and events as Python objects, with the order that they give to captured work.
 
-Each stream of a capture has a clock. For every other stream, the clock gives the number of captured nodes that run
-before this stream's next node. A stream enters a capture by waiting for an event that was recorded in the capture. The
-stream is joined when the capture's first stream has waited for all of the stream's work.
+Each stream of a capture has a clock. For every other stream, the clock gives how many of that stream's captured nodes
+run before this stream's next node. A stream enters a capture by waiting for an event that was recorded in the capture.
+The stream is joined when the capture's first stream has waited for all of the stream's work.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from graphsafe.run.child.sight import Touch
 _FIRST = range(16, 32)
 "These replays are watched. Earlier replays are not watched, because other checks slow the host down at that time."
 _SOMETIMES = 128
-"After the replays in `_FIRST`, one replay in this many is watched."
+"After the replays in `_FIRST`, a replay is watched if its number is a multiple of this one."
 
 
 class PinnedReads:

@@ -47,7 +47,7 @@ class _Watched:
     storage: int
     owner: GraphRecord
     count: int
-    "The number of replays of the result's own graph when the other graph overwrote the result."
+    "The number of times that the result's own graph had been replayed when the other graph overwrote the result."
     by: int
     replay: tuple[CallSite, ...]
     running: int | None = None

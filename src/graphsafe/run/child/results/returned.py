@@ -36,7 +36,7 @@ _MOST_ITEMS = 64
 
 
 def returned_and_kept(storages: frozenset[int], frames: Sequence[FrameType], look: int) -> CallSite | None:
-    """Return the line of a running function that keeps results of these storages.
+    """Return the line at which a running function keeps results whose memory is in these storages.
 
     `look` is the number of this check. Call it with torch functions disabled.
     """

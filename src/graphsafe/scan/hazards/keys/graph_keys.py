@@ -208,7 +208,7 @@ def _known_to(call: ast.Call) -> Iterator[ast.expr]:
 
 
 def switched_attributes(name: str, table: str | None, functions: Functions) -> Set[str]:
-    """Return the attributes that methods other than constructors assign without dropping the graphs."""
+    """Return the attributes that are assigned in methods that are not constructors and do not drop the graphs."""
     owner = name.rpartition(".")[0]
     methods = [node for other, node in functions.items() if owner and other.rpartition(".")[0] == owner]
     return {

@@ -30,7 +30,10 @@ def wrapper(engine: Engine, call: Call, facts: FunctionFacts) -> Function | None
 
 
 def call_wrapper(frame: Frame, node: Definition, made: Function) -> Value:
-    """Call the closure `made` with the arguments of the function's call: the values of the parameters in `frame`."""
+    """Call the closure `made`, which replaces a decorated function, with the arguments of the function's call.
+
+    These arguments are the values that the function's parameters have in `frame`.
+    """
     spec = node.args
     names = [parameter.arg for parameter in (*spec.posonlyargs, *spec.args)]
     keywords = {parameter.arg: frame.env[parameter.arg] for parameter in spec.kwonlyargs}
