@@ -278,6 +278,7 @@ def test_the_local_hooks(job: Job) -> None:
     assert "graphsafe scan" not in job.output
 
 
+@pytest.mark.slow
 def test_the_hook_before_a_push_proves_the_targets(job: Job) -> None:
     pytest.importorskip("torch")
     job.bash('python -m pip install --quiet "$GRAPHSAFE"')

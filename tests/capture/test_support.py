@@ -88,6 +88,7 @@ def mismatch(report: Report) -> dict[str, Any]:
     return dict(found)
 
 
+@pytest.mark.slow
 def test_declared_too_low_names_the_bucket_that_works(prove: Prove, device: str) -> None:
     report = proven(prove, device, "declared_decode", (1, 2))
     assert report["support"]["proven"]["level"] == "UNIFORM_BATCH"
@@ -138,6 +139,7 @@ def test_a_limit_that_raises_refutes_nothing_and_does_not_end_the_other_buckets(
     assert [finding for finding in report["findings"] if finding["code"] == "GS801"] == []
 
 
+@pytest.mark.slow
 def test_the_configuration_may_declare(prove: Prove) -> None:
     report = proven(prove, "sim:0", "declared_uniform", (2,), declared="ALWAYS")
     assert report["support"]["declared"]["level"] == "ALWAYS"

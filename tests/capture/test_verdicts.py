@@ -67,6 +67,7 @@ SLOW = (
     *("plan_of_a_thread", "plan_in_a_queue", "plan_in_an_iterator", "plan_in_a_context", "plan_in_a_hook"),
     *("zero_head", "recurrent", "unseeded", "memo_by_address", "sized_by_the_first_step", "stubborn", "momentum"),
     *("made_in_inference_mode", "constant_inputs", "ring_of_buffers", "unstable", "escape"),
+    *("concatenated", "draws_a_token", "guarded_meter", "plan_of_a_batch", "buffer_filled_by_the_first_step"),
 )
 
 

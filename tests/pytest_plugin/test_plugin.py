@@ -327,6 +327,7 @@ def test_entries_of_renamed_and_removed_factories_are_said_and_can_be_removed(py
     assert not any(name in kept for name in gone) and kept.count("[[target.") == 2
 
 
+@pytest.mark.slow
 def test_an_unknown_argument_of_the_mark_is_one_line(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_model="""

@@ -503,6 +503,7 @@ server.stdout.readline()
 """
 
 
+@pytest.mark.slow
 def test_a_process_that_outlives_the_program_is_told(tmp_path: Path, valid_report: ValidReport) -> None:
     run(tmp_path, "--", sys.executable, program(tmp_path, OUTLIVES))
     limits = [one["what"] for one in ledger_in(tmp_path, valid_report)["limits"] if one["kind"] == "still-running"]

@@ -111,6 +111,7 @@ def differences(folder: Path, orders: int) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.child
 def test_examples_in_any_order() -> None:
     assert differences(ROOT / "examples", 3) == []

@@ -25,6 +25,7 @@ def found(report: Report) -> list[tuple[str, str]]:
     return [(Path(finding.location.path).stem, finding.code) for finding in report.findings]
 
 
+@pytest.mark.slow
 @pytest.mark.child
 def test_a_function_of_fifty_thousand_lines_is_read(tmp_path: Path) -> None:
     body = "".join(f"        x = x + {number}\n" for number in range(50_000))
