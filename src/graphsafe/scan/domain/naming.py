@@ -39,8 +39,8 @@ BY_MODE = re.compile("dropout|batch_?norm|drop_?path|^training$", re.I)
 QUESTION_NAME = re.compile(r"_?(is|has|are|was)_")
 "Matches names such as `is_done`, which ask a question. A tensor with such a name is a mask."
 
-LOADER_NAME = re.compile(r"(^|_)((data|train|training)_?(data_?)?loader|loader|(data|train)_?dl)s?$")
-"Matches names of data loaders."
+LOADER_NAME = re.compile(r"(^loader|(^|_)((data|train|training)_?(data_?)?loader|(data|train)_?dl))s?$")
+"Matches names of data loaders. A `weight_loader` or a `model_loader` is none."
 BATCHES = of_elements("iterator", Unknown(loaded=True))
 "A data loader. Its batches are tensors on the host, or hold such tensors."
 
