@@ -38,9 +38,12 @@ class CallGraph:
 
     def called_in(self, caller: str, blocks: Sequence[tuple[int, int]]) -> Iterator[str]:
         """Yield the functions that `caller` calls inside these blocks, which are given by first and last lines."""
-        for line, callee, _ in self._calls.get(caller, ()):
+        return (callee for callee, _ in self._calls_in(caller, blocks))
+
+    def _calls_in(self, caller: str, blocks: Sequence[tuple[int, int]]) -> Iterator[tuple[str, Edge]]:
+        for line, callee, edge in self._calls.get(caller, ()):
             if any(first <= line <= last for first, last in blocks):
-                yield callee
+                yield callee, edge
 
     def reached(self, begun: Iterable[str], without: Set[str]) -> frozenset[str]:
         """Return the functions `begun`, and all functions that they reach by calls. Functions in `without` are left out
@@ -104,9 +107,8 @@ class CallGraph:
         users capture, or in a function of the project that captures, at a call in one of its `blocks`."""
         best: dict[str, tuple[Edge, ...]] = dict.fromkeys(sorted(begun), ())
         for caller in sorted(blocks):
-            for line, callee, edge in self._calls.get(caller, ()):
-                if any(first <= line <= last for first, last in blocks[caller]):
-                    best.setdefault(callee, (edge,))
+            for callee, edge in self._calls_in(caller, blocks[caller]):
+                best.setdefault(callee, (edge,))
         self._extend(best, guarded=True, within=captured)
         return best
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from graphsafe.scan.domain.record import Edge
@@ -18,8 +18,8 @@ class Chains:
         self._from_roots = calls.chains()
 
     @cached_property
-    def _from_captures(self) -> dict[str, Sequence[Edge]]:
-        return dict(self._regions.captured_chains())
+    def _from_captures(self) -> Mapping[str, Sequence[Edge]]:
+        return self._regions.captured_chains()
 
     def to(self, ref: str, line: int) -> Sequence[Edge]:
         """Return the chain of calls to a line of a function. The chain is empty if the function itself is a root."""

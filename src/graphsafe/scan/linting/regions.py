@@ -125,7 +125,10 @@ class Regions:
 
     def begins_graph(self, ref: str, line: int) -> bool:
         """Return whether a function is a root that users capture, or the line is in a block that captures."""
-        return ref in self._begun or any(first <= line <= last for first, last in self._blocks.get(ref, ()))
+        return ref in self._begun or self._in_block(ref, line)
+
+    def _in_block(self, ref: str, line: int) -> bool:
+        return any(first <= line <= last for first, last in self._blocks.get(ref, ()))
 
     def captured_chains(self) -> Mapping[str, Sequence[Edge]]:
         """Return a chain of calls from a capture, or from a root that users capture, to each function in a graph."""
@@ -133,14 +136,13 @@ class Regions:
 
     def of(self, ref: str, line: int) -> Region | None:
         """Return the region of a line, or None if no step runs the line."""
-        if ref in self._captured or any(first <= line <= last for first, last in self._blocks.get(ref, ())):
+        if ref in self._captured or self._in_block(ref, line):
             return "captured"
         return "step" if ref in self._hot else None
 
     def is_held(self, ref: str, line: int | None = None) -> bool:
         """Return whether a captured block of the project contains this line or calls the line's function."""
-        blocks = self._blocks.get(ref, ()) if line is not None else ()
-        return ref in self._held or any(first <= (line or 0) <= last for first, last in blocks)
+        return ref in self._held or (line is not None and self._in_block(ref, line))
 
     def runs_first_in_capture(self, ref: str) -> bool:
         """Return whether the first run of a function is in a capture, because no warm-up runs the function before."""

@@ -76,10 +76,9 @@ def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, 
         return Tensor(where="host", pinned=True, step=unknown.step, certain=False)
     if name == "clip_grad_norm_":
         return Tensor(where="any", ndim=0, step=True)  # FSDP's modules, accelerate and DTensor have this method
-    if unknown.loaded:
-        inside = _in_batch(frame, node, unknown, name, arguments)
-        if inside is not None:
-            return inside
+    content = _in_batch(frame, node, unknown, name, arguments) if unknown.loaded else None
+    if content is not None:
+        return content
     on_host = unknown.host or (isinstance(node.func, ast.Attribute) and names_host(node.func.value))
     fits = fits_tensors(node)
     is_op = fits and frame.ops.method(name) is not None

@@ -52,7 +52,8 @@ def construct(frame: Frame, node: ast.Call, cls: ClassValue, arguments: Argument
         return made
     if made.made:
         for base in bases:
-            frame.engine.note(MadeInStep(base))
+            if "::" in base:
+                frame.engine.note(MadeInStep(base))
     if arguments.keywords and frame.attributes.has_plain_fields(cls.ref):
         frame.attributes.constructed(cls.ref, arguments.keywords)
     method = frame.project.find_method(cls.ref, "__init__")
