@@ -568,7 +568,7 @@ SOUND = {
             OTHERS[name] = cls
 
         class Repeat:
-            def apply_to(self, logits, seen):
+            def apply(self, logits, seen):
                 logits[:, seen.unique()] -= 1.0
                 return logits
 
@@ -579,7 +579,7 @@ SOUND = {
                 self.penalty = PENALTIES[settings.penalty]()
 
             def forward(self, h, ids):
-                return self.penalty.apply_to(self.out(h), ids)
+                return self.penalty.apply(self.out(h), ids)
 
         enter("repeat", Repeat)
         """,

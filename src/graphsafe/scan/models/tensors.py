@@ -22,6 +22,7 @@ from graphsafe.scan.domain.values import (
     DeviceValue,
     Dtype,
     DtypeValue,
+    Instance,
     Lib,
     NoneValue,
     Number,
@@ -120,11 +121,14 @@ def _in_batch(frame: Frame, node: ast.Call, batch: Unknown, name: str, arguments
 
 
 def _is_for_training(frame: Frame) -> bool:
-    """Return whether a function trains, or is called in a file that trains. Other loops over a data loader may be
-    evaluations or calibrations."""
-    if frame.depth > 0 or frame.node is None:
-        return bool(frame.project.files.search(frame.path, _TRAINS))
-    return _trains(frame.node)
+    """Return whether a function trains, is called in a file that trains, or belongs to an object of a class that trains
+    in the file of a base. Other loops over a data loader may be evaluations or calibrations."""
+    if frame.depth == 0 and frame.node is not None:
+        return _trains(frame.node)
+    paths = {frame.path}
+    if isinstance(frame.self_value, Instance):
+        paths |= {ref.partition("::")[0] for ref, _ in frame.project.own_classes(frame.self_value.ref)}
+    return any(frame.project.files.search(path, _TRAINS) for path in paths)
 
 
 @memoize_on_node

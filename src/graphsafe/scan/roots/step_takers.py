@@ -22,6 +22,7 @@ from graphsafe.scan.symbols.blocks import kept_names, matched
 from graphsafe.scan.symbols.index import FileIndex, dotted
 from graphsafe.scan.symbols.named_classes import class_named
 from graphsafe.scan.symbols.project import Binding, ref_of
+from graphsafe.scan.symbols.sole_methods import classes_of
 
 Strength = Literal["replays", "trains", "runs"]
 """The ways in which a function takes a step, the most certain first. A function that only runs a model may do so once,
@@ -249,6 +250,9 @@ class FileTakers:
         if classes:
             return _methods(self._engine, self._classes_of(function, around), "__call__")
         owners = [cls.methods[function.attr] for cls in self._file.classes.values() if function.attr in cls.methods]
+        if not owners and self._between:
+            told = classes_of(project, self.node(around), function.value, function.attr)
+            return _methods(self._engine, told, function.attr)
         return [f"{path}::{owners[0]}"] if len(owners) == 1 else []
 
     def _may_mean_step(self, name: str) -> bool:

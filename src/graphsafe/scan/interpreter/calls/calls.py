@@ -60,6 +60,7 @@ from graphsafe.scan.sources.node_memo import source_text
 from graphsafe.scan.state import grown_by_calls, module_modes, writes
 from graphsafe.scan.symbols.index import dotted, name_made_by
 from graphsafe.scan.symbols.overrides import is_abstract
+from graphsafe.scan.symbols.sole_methods import classes_of
 
 _MODEL = re.compile(rf"(^|[._])(?:{MODEL})$")
 MAX_OVERRIDES = 6
@@ -242,7 +243,22 @@ def _method(frame: Frame, node: ast.Call, function: ast.Attribute, receiver: Val
         return NUMBER if name in ("item", "tolist", "sum", "max", "min", "mean", "any", "all") else ARRAY
     if isinstance(receiver, (ClassValue, ProjectModule, Function)):
         return call_value(frame, node, members.attribute(frame, function, receiver, name, None), arguments)
+    found = _found_by_methods(frame, function, arguments) if frame.hot and type(receiver) is Unknown else None
+    if found is not None:
+        return _instance_method(frame, node, function, replace(found, step=depends_on_step(receiver)), arguments)
     return tensors.method_of_unknown(frame, node, receiver, name, arguments)
+
+
+def _found_by_methods(frame: Frame, function: ast.Attribute, arguments: Arguments) -> Instance | None:
+    """Return the object on which an unknown method is called if the called methods tell its class."""
+    if frame.ops.method(function.attr) is not None:
+        return None
+    for owner in classes_of(frame.project, frame.node, function.value, function.attr)[:1]:
+        found = Instance(owner, declared=True)
+        method = frame.project.find_method(owner, function.attr)
+        if method is not None and fits(frame.engine, Function(method, found), arguments):
+            return found
+    return None
 
 
 def _instance_method(
