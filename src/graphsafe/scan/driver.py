@@ -29,7 +29,6 @@ from graphsafe.scan.domain.values import (
     Value,
     holds_device,
     is_for_host,
-    options,
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import made_twice, replay_site
@@ -61,7 +60,7 @@ from graphsafe.scan.roots.assumed_roots import (
 from graphsafe.scan.roots.between_steps import changing_methods, comes_again, has_threads
 from graphsafe.scan.roots.candidate_files import TARGETS, Candidates
 from graphsafe.scan.roots.capture_sites import capture_sites
-from graphsafe.scan.roots.factories import assembling, configured_factories, factories_of, steps_made
+from graphsafe.scan.roots.factories import assembling, closures_made, configured_factories, factories_of, steps_made
 from graphsafe.scan.roots.hot_roots import COLD_PATHS, FORWARD, HotnessRules, is_graphed, roots_of
 from graphsafe.scan.roots.loop_roots import LoopRoots
 from graphsafe.scan.roots.module_search import has_module
@@ -345,10 +344,9 @@ class Driver:
             told = on_host if step.given is None else arguments_of(step.given)
             return engine.read(Call(step.ref, step.receiver, told, hot=True), guarded=step.guarded)
         if step.kind == "factory":
-            for made in options(engine.read(Call(step.ref, depth=1))):
-                if type(made) is Function and made.node is not None:
-                    self._note_why(made.ref, FACTORY, 1)
-                    engine.closures.call_as_root(made)
+            for made in closures_made(engine, step.ref):
+                self._note_why(made.ref, FACTORY, 1)
+                engine.closures.call_as_root(made)
             return NONE
         if step.kind == "closure" and type(step.receiver) is Function:
             return engine.closures.call_as_root(step.receiver)

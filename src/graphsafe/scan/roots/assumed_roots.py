@@ -10,6 +10,7 @@ from graphsafe.scan.domain.record import PASSING_HOOK
 from graphsafe.scan.domain.values import Instance, Value, as_tensor
 from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.hazards.graph_syntax import LOOPS, Function, calls_in
+from graphsafe.scan.interpreter.calls import training_closures
 from graphsafe.scan.interpreter.calls.decorators import makes_function
 from graphsafe.scan.interpreter.calls.handed_to_loops import loopers_in
 from graphsafe.scan.interpreter.calls.hooks import forward_hook_reason, hooks_in
@@ -101,6 +102,7 @@ def may_be_assumed(data: bytes) -> bool:
         or may_register(data)
         or _may_launch(data)
         or bool(loopers_in(data))
+        or training_closures.may_be_defined(data)
     )
 
 
@@ -144,6 +146,7 @@ class _Forms:
         self._evaluates = self._is_beside and not is_beside_modules(place, replays=True)
         self._measures = MEASURING.search(file.module) is not None
         self._imports_torch = file.imports_torch
+        self._trains = training_closures.may_be_defined(data)
         self._launching = {*self._launchers(data)} if _may_launch(data) else set()
 
     def why(self, facts: FunctionFacts) -> str | None:
@@ -163,6 +166,8 @@ class _Forms:
             return METRIC if any(map(MEASURING.search, self._file.module.split("."))) else ENTRY
         if facts.name in self._launching:
             return LAUNCHES
+        if self._trains and self._makes_training_step(facts):
+            return FACTORY
         if self._with_public and is_public(facts):
             if self._makes_step(facts):
                 return FACTORY
@@ -196,6 +201,10 @@ class _Forms:
                 launches = any(facts.holds(line) for line in lines)
                 if launches and not _FOR_WEIGHTS.search(facts.name):
                     yield facts.name
+
+    def _makes_training_step(self, facts: FunctionFacts) -> bool:
+        node = self._engine.project.function_node(f"{self._file.path}::{facts.name}")
+        return node is not None and any(training_closures.defined_in(node))
 
     def _makes_step(self, facts: FunctionFacts) -> bool:
         """Return whether a function defines and returns a function that takes tensors."""

@@ -22,6 +22,7 @@ from graphsafe.scan.domain.values import (
     options,
 )
 from graphsafe.scan.execution.frame import Engine
+from graphsafe.scan.interpreter.calls.training_closures import trains
 from graphsafe.scan.symbols.blocks import parameters
 from graphsafe.scan.symbols.index import FileIndex
 from graphsafe.scan.symbols.project import Project, ref_of
@@ -64,6 +65,14 @@ def factories_of(project: Project, file: FileIndex) -> Iterator[tuple[str, str]]
             node = project.function_node(ref)
             if node is not None and node.args.args and node.args.args[0].arg == "device":
                 yield ref, f"{RETURNED}{facts.name}"
+
+
+def closures_made(engine: Engine, ref: str) -> Iterator[Function]:
+    """Yield the closures that a function returns. Training steps are left out, because they become roots when they are
+    defined (training_closures.py)."""
+    for made in options(engine.read(Call(ref, depth=1))):
+        if type(made) is Function and made.node is not None and not trains(made.node):
+            yield made
 
 
 def steps_made(engine: Engine, ref: str, why: str) -> Iterator[tuple[Function, Passed]]:

@@ -16,7 +16,7 @@ from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.overrides import is_of_tests
 from graphsafe.scan.symbols.project import Project
 
-MAX_CLASSES = 16
+MAX_CLASSES = 40
 "The largest number of classes that may define a method. Names with more definitions do not tell the class."
 _DEFINED = re.compile(rb"^(?:class[ \t]+(\w+)|[ \t]+(?:async[ \t]+)?def[ \t]+([A-Za-z]\w*)\(\s*self\b)", re.M)
 _SHARED = frozenset(
@@ -50,10 +50,10 @@ def classes_of(project: Project, body: ast.AST | None, receiver: ast.expr, metho
     called -= _SHARED
     if method not in called:
         return ()
-    found = _family(project, called) if len(called) > 1 else ()
     # A name of two words tells the class alone. Other projects and libraries also use the short names, for example
-    # `update`.
-    return found or (_family(project, frozenset((method,))) if "_" in method else ())
+    # `update`, so one of these tells it only together with another method.
+    alone = _family(project, frozenset((method,))) if "_" in method else ()
+    return alone or (_family(project, called) if len(called) > 1 else ())
 
 
 @memoize_on_node

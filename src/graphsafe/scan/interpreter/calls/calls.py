@@ -37,6 +37,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import graph_attributes
+from graphsafe.scan.hazards.graph_syntax import MEASURES
 from graphsafe.scan.interpreter import displays, members
 from graphsafe.scan.interpreter.calls import constructors, handed_to_loops, hooks
 from graphsafe.scan.interpreter.calls.fitting import able, fits
@@ -250,8 +251,11 @@ def _method(frame: Frame, node: ast.Call, function: ast.Attribute, receiver: Val
 
 
 def _found_by_methods(frame: Frame, function: ast.Attribute, arguments: Arguments) -> Instance | None:
-    """Return the object on which an unknown method is called if the called methods tell its class."""
-    if frame.ops.method(function.attr) is not None:
+    """Return the object on which an unknown method is called if the called methods tell its class.
+
+    Code that measures is left out, because it composes objects in other ways than the program does.
+    """
+    if frame.ops.method(function.attr) is not None or MEASURES.search(frame.file.module):
         return None
     for owner in classes_of(frame.project, frame.node, function.value, function.attr)[:1]:
         found = Instance(owner, declared=True)

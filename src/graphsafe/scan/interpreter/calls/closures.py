@@ -14,7 +14,7 @@ from graphsafe.scan.domain.summary import Included, Summary
 from graphsafe.scan.domain.values import UNKNOWN, Dict, Function, Passed, Sequence, Value
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.execution.kinds import MANY_KINDS
-from graphsafe.scan.interpreter.calls import parameters
+from graphsafe.scan.interpreter.calls import parameters, training_closures
 from graphsafe.scan.state.filled_once import is_filled_here
 from graphsafe.scan.state.first_step import FIRST_STEP
 from graphsafe.scan.symbols.blocks import Definition
@@ -46,7 +46,9 @@ class Closures:
         for default in (*node.args.defaults, *filter(None, node.args.kw_defaults)) if frame.hot else ():
             frame.evaluate(default)  # a hot function evaluates defaults here, even if it never calls the new function
         ref = intern(f"{frame.ref}.{name}" if frame.function else f"{frame.path}::{name}")
-        return Function(ref, node=node, closure=frame.env, closure_id=self.next_id(), kept=not frame.hot)
+        made = Function(ref, node=node, closure=frame.env, closure_id=self.next_id(), kept=not frame.hot)
+        training_closures.note(frame, made)
+        return made
 
     def _lambda(self, frame: Frame, node: ast.Lambda) -> str:
         """Return a name for a lambda: its line, counted from the first line of the function around it."""
