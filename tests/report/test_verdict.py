@@ -139,6 +139,12 @@ CASES = [
     ),
     # inconclusive
     (
+        "no room for a second capture",
+        {"twin__status": "skipped", "twin__first_error": {"type": "IndexError", "message": "index 8"}},
+        "inconclusive",
+        "the step runs only a few times, so no second capture was possible: give it a reset",
+    ),
+    (
         "not built",
         {"construct__built": False, "construct__reason": "No module named 'flash'", "capture__status": "skipped"},
         "inconclusive",

@@ -162,6 +162,9 @@ _FROZE = {
 }
 
 
+_GIVE_A_RESET = "give it a reset, which makes room for further steps"
+
+
 def _doubts(probes: Probes) -> tuple[str, ...]:
     """Return the doubts that rule out the verdict `ready` although nothing disproves it."""
     construct, step, capture, replay, twin = probes.construct, probes.step, probes.capture, probes.replay, probes.twin
@@ -205,7 +208,7 @@ def _doubts(probes: Probes) -> tuple[str, ...]:
 
 
 def _doubts_of_comparison(replay: Replay, twin: Twin) -> Iterator[str]:
-    """Yield the doubts about the comparison of replays with the reference."""
+    """Yield the doubts about the comparisons of replays with the reference, and of the capture with another one."""
     if replay.reference != "independent":
         yield "there is no independent reference to compare with"
         return
@@ -226,6 +229,8 @@ def _doubts_of_comparison(replay: Replay, twin: Twin) -> Iterator[str]:
     unvaried = replay.unvaried_host if twin.agree is True else replay.unvaried
     if unvaried:
         yield f"{listed(list(unvaried), most=3)} could not be varied: give them new values in refresh"
+    if twin.status == "skipped" and twin.first_error is not None:
+        yield f"the step runs only a few times, so no second capture was possible: {_GIVE_A_RESET}"
 
 
 def _covered(plan: Plan | None) -> float:

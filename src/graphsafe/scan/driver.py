@@ -239,7 +239,8 @@ class Driver:
             for ref, receiver, why in assumed_roots_of(self._engine, file, self._paths, with_public, is_applied):
                 # A pipeline's `__call__` runs once. Only the lines in its loops run in every step.
                 is_beside = path in self._candidates.beside_steps and why in (*BY_FORM, PERHAPS)
-                if is_beside or (why in RUNS_ONCE and ref in generating):
+                has_loops = why == FACTORY and ref in self._loops.of(file)
+                if is_beside or has_loops or (why in RUNS_ONCE and ref in generating):
                     continue
                 if ref not in reached and ref not in self._whys and self._engine.budget.holds(ref):
                     assumed.add(ref)

@@ -50,7 +50,8 @@ class Twin(Probe):
     """`fail`: the graphs differ, or the step could not be captured again.
 
     In this case, Python does not make the same decisions at each capture, and a replay keeps the decisions of its
-    capture.
+    capture. `skipped` with a `first_error`: the step could not be captured again, and it then failed without a capture
+    too. It may have used up its room, such as the rows of a cache.
     """
 
     captures: int | None = None

@@ -27,6 +27,7 @@ from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import (
     Bindings,
     StateError,
+    call_reset,
     copies_of,
     generators_of,
     inputs_of,
@@ -157,7 +158,7 @@ class _Ahead(StepAhead):
     def _further(self, cpu_seconds: float) -> tuple[int, str | None]:
         """Run further steps until a step departs from the captured path or fails. Return the number of steps before
         this step, and the error if the step failed."""
-        time_left, held = TimeLeft(cpu_seconds, _SECONDS), 0
+        time_left, held, reset_at = TimeLeft(cpu_seconds, _SECONDS), 0, -1
         self._turns = []
         for number in range(1, self._most + 1):
             if self._session.ranks.any(time_left.is_over(held)):
@@ -166,9 +167,12 @@ class _Ahead(StepAhead):
             try:
                 self._compared_step()
             except TargetError as error:
-                # An index on the host ran beyond its buffer. A real program would have reset the index earlier.
+                # An index ran beyond its buffer. A real program would have reset the index earlier.
                 self._departure = None
-                return held, f"step {number} ahead failed: {error.line}"
+                if number == reset_at + 1 or not self._reset():
+                    return held, f"step {number} ahead failed: {error.line}"
+                reset_at = number
+                continue
             path = () if self._departure is None else tuple(self._path)
             if self._session.ranks.any(self._departure is not None) and not self._takes_other_path():
                 break
@@ -176,6 +180,14 @@ class _Ahead(StepAhead):
                 self._turns.append(path)
             held = number
         return held, None
+
+    def _reset(self) -> bool:
+        """Call the user's `reset`, and return whether there is one. With several ranks, the others would go on."""
+        subject = self._session.subject
+        if subject.reset is None or self._session.ranks.size > 1:
+            return False
+        call_reset(subject)
+        return True
 
     def _count(self, early: Bindings) -> bool:
         """Run one more step to see which numbers it changes. Return False if this step departs from known paths."""

@@ -11,25 +11,21 @@ step is captured again. A piece is the cause if the difference disappears when i
 from __future__ import annotations
 
 import gc
-import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
-import torch
-
 from graphsafe.capture.answers.events import CaptureFailure
-from graphsafe.capture.child.compare import Spread
 from graphsafe.capture.child.probes.before import PreCaptureState, changes_between
 from graphsafe.capture.child.probes.older import run_steps
 from graphsafe.capture.child.probes.rebinding import lines_that_rebind
-from graphsafe.capture.child.session import CAPTURE_SEED, REPLAYS, Session, host_values
+from graphsafe.capture.child.probes.twin_replays import TwinReplays
+from graphsafe.capture.child.session import CAPTURE_SEED, Session
 from graphsafe.capture.child.state import (
-    Snapshot,
     StateError,
-    copies_of,
+    call_reset,
     moved_tensors,
     put_back_host,
     reachable_state,
@@ -48,23 +44,11 @@ _SECONDS = 2.0
 "After the minimum number of captures, no capture starts after this many seconds."
 MAY_BE_CHANCE = ("scalar", "address")
 "Kinds of differences that may be in unwritten bytes between arguments. Such bytes keep old contents."
-_REPEATS = 3
-"Number of replays of each graph on the same inputs. One is not enough: float atomics do not differ every time."
-_REPEATS_OF_CHANCE = 12
-"Number of replays of each graph if eager steps differ by chance. Three replays often do not show such a difference."
 _MOST_TRIALS = 24
 _MOST_NAMED = 4
 _MOST_REPORTED = 64
 
 Explained = tuple[list[Difference], list[Cause], str | None]
-
-
-@dataclass(frozen=True, slots=True)
-class _Result:
-    """Copies of the outputs and of the changed state after one replay, and their digests."""
-
-    values: Mapping[str, torch.Tensor]
-    digests: Mapping[str, str]
 
 
 def compare_captures(session: Session, decisive: Recording, constants: Constants, repeats: bool = True) -> Twin:
@@ -91,9 +75,11 @@ class Twins:
     def __init__(self, session: Session, decisive: Recording, constants: Constants, repeats: bool = True) -> None:
         self._session = session
         self._constants = constants
-        self._replays = _REPEATS if repeats else _REPEATS_OF_CHANCE
+        self._replays = TwinReplays(session, repeats)
         self._captures = 1
         self._opaque = bool(decisive.opaque_nodes())
+        self._eager_error: str | None = None
+        "The error of an eager step after a further capture failed."
         self._before = PreCaptureState(session)
         self._decisive = decisive
         self._first: Recording = decisive
@@ -118,6 +104,8 @@ class Twins:
             start = PreCaptureState(self._session)
             seed = CAPTURE_SEED + self._captures
             again = self.record(seed)
+            if isinstance(again, CaptureFailure) and self._is_out_of_room() and self._reset():
+                again = self.record(seed)
             failed = ranks.any(isinstance(again, CaptureFailure))
             if isinstance(again, CaptureFailure):
                 return self._answer("pass", [*ineffective.values()]) if is_late else self._not_again(again)
@@ -126,7 +114,7 @@ class Twins:
             found = [one for one in self._first.differences(again) if not _is_of_ranks(one)]
             frozen = [one for one in found if one.what not in MAY_BE_CHANCE]
             if not ranks.any(bool(frozen)):
-                frozen = self._with_effect(found, again)
+                frozen = self._replays.with_effect(found, self._first, again)
             if ranks.any(bool(frozen)) and self._first is not self._decisive:
                 again.release()
                 if not frozen:
@@ -163,98 +151,41 @@ class Twins:
             changes=tuple(causes),
         )
 
+    def _is_out_of_room(self) -> bool:
+        """Return whether the step now fails without a capture too, as it does when all rows of a cache are used."""
+        if self._session.ranks.size > 1:
+            return False  # the other ranks would not take part in the collectives of this step
+        try:
+            with self._session.device.capture_stream():
+                self._session.step()
+        except TargetError as error:
+            self._eager_error = error.line
+        return self._eager_error is not None
+
+    def _reset(self) -> bool:
+        """Call the user's `reset`, and return whether there is one."""
+        if self._session.subject.reset is None:
+            return False
+        call_reset(self._session.subject)
+        self._eager_error = None
+        return True
+
     def _not_again(self, failure: CaptureFailure) -> Twin:
-        """Return the probe for a failed second capture. A failure for lack of memory says nothing about the step."""
-        short = "out of memory" in failure.message.lower() or failure.type == "OutOfMemoryError"
+        """Return the probe for a failed second capture. The failure says nothing about the capture if memory is short,
+        or if the step fails without a capture too."""
         why = f"a second capture failed: {failure.type}: {failure.message}"
-        return replace(self._answer("skipped" if short else "fail", ()), reason=why, first_error=failure)
+        if "out of memory" in failure.message.lower() or failure.type == "OutOfMemoryError":
+            return replace(self._answer("skipped", ()), reason=why)
+        if self._eager_error is None:
+            return replace(self._answer("fail", ()), reason=why, first_error=failure)
+        why = f"{why}; without a capture, the step fails too: {self._eager_error}"
+        return replace(self._answer("skipped", ()), reason=why, first_error=failure)
 
     def record(self, seed: int, traced: bool = False) -> Recording | CaptureFailure:
         self._session.seed(seed)
         self._captures += 1
         with uncollected():
             return self._session.record(traced)
-
-    def _with_effect(self, differing: Sequence[Difference], second: Recording) -> list[Difference]:
-        """Return the differing numbers and addresses if the two graphs compute different results. With several ranks,
-        only one rank at a time replays its second graph, because a value that one rank froze also changes the results
-        of other ranks."""
-        session = self._session
-        if not session.device.computes:
-            return list(differing)
-        ranks = session.ranks
-        left = [rank for rank, differs in enumerate(ranks.gather(bool(differing))) if differs]
-        if not left:
-            return []
-        session.channel.phase("replay both captures")
-        snapshot = Snapshot(session.device, session.subject, clear_caches=False)
-        noise = Spread()
-        effective: list[Difference] = []
-        try:
-            for k in range(1, REPLAYS + 1):
-                refreshed = self._refreshed(snapshot, k)
-                for rank in tuple(left):
-                    third = second if rank == ranks.number else self._first
-                    ours = [self._result(self._first, snapshot, refreshed, k) for _ in range(self._replays)]
-                    theirs = [self._result(third, snapshot, refreshed, k) for _ in range(self._replays)]
-                    if ranks.any(self._compute_different(ours, theirs, noise)):
-                        left.remove(rank)
-                        effective = list(differing) if rank == ranks.number else effective
-            snapshot.put_back()
-        except StateError:
-            return []
-        return effective
-
-    def _compute_different(self, ours: Sequence[_Result], theirs: Sequence[_Result], noise: Spread) -> bool:
-        """Return whether the results of the two graphs differ by more than those of one graph's replays (sums of
-        atomics differ slightly)."""
-        for replays in (ours, theirs):
-            for one, again in itertools.combinations(replays, 2):
-                for name, (left, right) in self._unlike(one, again).items():
-                    noise.add(name, left, right)
-        apart = [self._beyond(one, other, noise) for one in ours for other in theirs]
-        return bool(frozenset.intersection(*apart))
-
-    def _beyond(self, one: _Result, other: _Result, noise: Spread) -> frozenset[str]:
-        """Return the results that differ between two replays by more than `noise`."""
-        return frozenset(
-            name
-            for name, (ours, theirs) in self._unlike(one, other).items()
-            if ours is not None and noise.is_exceeded(name, ours, theirs)
-        )
-
-    def _unlike(self, one: _Result, other: _Result) -> dict[str, tuple[torch.Tensor | None, torch.Tensor | None]]:
-        """Return the values that differ byte for byte, as pairs on the host. A value that one result lacks is None."""
-        ours, theirs = one.digests, other.digests
-        names = [name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)]
-        first, second = (
-            host_values(self._session.device, {name: found.values[name] for name in names if name in found.values})
-            for found in (one, other)
-        )
-        return {name: (first.get(name), second.get(name)) for name in sorted(names)}
-
-    def _refreshed(self, snapshot: Snapshot, k: int) -> Mapping[str, torch.Tensor]:
-        """Set the inputs of replay `k`, and return copies of the tensors that this changes. The refresh is called only
-        once for both graphs, because it may read what a replay left."""
-        snapshot.put_back()
-        self._session.put_inputs(k)
-        return copies_of(self._session.device, {path: snapshot.tensors[path] for path in snapshot.changed()})
-
-    def _result(
-        self, recording: Recording, snapshot: Snapshot, refreshed: Mapping[str, torch.Tensor], k: int
-    ) -> _Result:
-        """Return the result of one replay on the inputs of replay `k`, from the state of the snapshot."""
-        session = self._session
-        snapshot.put_back()
-        for path, values in refreshed.items():
-            session.device.store(snapshot.tensors[path], values)
-        session.seed(k)
-        recording.replay()
-        session.device.synchronize()
-        outputs = session.outputs_of(recording.outputs).tensors
-        state = {f"state {path}": snapshot.tensors[path] for path in snapshot.changed()}
-        copies = copies_of(session.device, {**outputs, **state})
-        return _Result(copies, session.device.digests(copies))
 
     def explained(self, found: list[Difference], start: PreCaptureState, seed: int) -> Explained:
         """Return the differences with their places, and their causes. The causes are changes of state; if none is

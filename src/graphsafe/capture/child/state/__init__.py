@@ -28,5 +28,6 @@ from graphsafe.capture.child.state.results import results_in as results_in
 from graphsafe.capture.child.state.snapshot import Bindings as Bindings
 from graphsafe.capture.child.state.snapshot import Snapshot as Snapshot
 from graphsafe.capture.child.state.snapshot import Undo as Undo
+from graphsafe.capture.child.state.snapshot import call_reset as call_reset
 from graphsafe.capture.child.state.snapshot import copies_of as copies_of
 from graphsafe.capture.child.state.snapshot import smallest as smallest

@@ -38,6 +38,13 @@ def smallest(tensors: Mapping[str, torch.Tensor], most: int) -> dict[str, torch.
     return {path: tensor for (path, tensor), held in zip(ordered, sums, strict=True) if held <= most}
 
 
+def call_reset(subject: Subject) -> None:
+    """Call the user's `reset`, if there is one. Raises TargetError if it fails."""
+    if subject.reset is not None:
+        with users_code("step", "reset failed", defined_at(subject.reset)):
+            subject.reset()
+
+
 class Undo:
     """Puts changed tensors back. The tensors are held weakly, so that memory that the target drops is freed."""
 
@@ -146,9 +153,7 @@ class Snapshot:
         it puts the tensors back. Raises StateError if a tensor that was too large to be kept has changed."""
         self._bindings.put_back()
         (put_back_tensors or self.put_back_values)()
-        if self._subject.reset is not None:
-            with users_code("step", "reset failed", defined_at(self._subject.reset)):
-                self._subject.reset()
+        call_reset(self._subject)
 
     def changed(self, paths: Iterable[str] | None = None) -> list[str]:
         """Return which of these tensors have changed values. By default, all tensors are looked at."""
