@@ -15,6 +15,8 @@ FAR = {
     "scheduler": 2_000,
     "by_default": 2_000,
     "simulated": 3_000,
+    "class_default": 3_000,
+    "dataclass_default": 3_000,
 }
 SOUND = (
     *("same_work", "logged", "set_back_by_refresh", "set_back_each_epoch", "set_back_by_reset", "full", "wrapping"),
@@ -23,6 +25,7 @@ SOUND = (
 SLOW = (
     *("without_refresh", "constant", "tokens", "scheduler", "by_default", "same_work", "logged"),
     *("set_back_by_reset", "full", "long_schedule", "countdown", "wrapping", "paired", "simulated", "timed"),
+    *("dataclass_default",),
 )
 
 

@@ -6,7 +6,13 @@ import pytest
 
 from .conftest import DEVICES, TARGETS, Prove, Reports, marked, probes_of
 
-UNVARIED = {"stubborn": "args[1]", "queue": "args[1]", "records": "args[1]", "control": "args[1].rows"}
+UNVARIED = {
+    "far_threshold": "args[1]",
+    "stubborn": "args[1]",
+    "queue": "args[1]",
+    "records": "args[1]",
+    "control": "args[1].rows",
+}
 UNSOUND = (
     "divided",
     "as_float",
@@ -30,7 +36,7 @@ SLOW = (
 
 @pytest.fixture(scope="module", params=DEVICES)
 def reports(request: pytest.FixtureRequest, prove: Prove) -> Reports:
-    names = (*UNSOUND, *IN_OBJECTS, *UNVARIED, "share", *SOUND)
+    names = (*UNSOUND, *IN_OBJECTS, *UNVARIED, "share", "unread", "only_its_shape", *SOUND)
     return Reports(prove, f"{TARGETS}/host_inputs.py:build_", request.param, names, SLOW)
 
 
@@ -46,7 +52,14 @@ def test_a_host_input_that_cannot_be_varied_forbids_ready(reports: Reports, name
 
 
 def test_values_that_lead_to_no_number_accuse_nobody(reports: Reports) -> None:
-    assert reports["share"]["verdict"] == "ready" and reports["share"]["findings"] == []
+    # The step reads the array, but no value that was tried changes an output. So nothing is known of other values.
+    assert reports["share"]["verdict"] == "inconclusive" and reports["share"]["findings"] == []
+
+
+@pytest.mark.parametrize("name", ["unread", "only_its_shape"])
+def test_an_input_that_the_step_does_not_read_is_harmless(reports: Reports, name: str) -> None:
+    assert reports[name]["verdict"] == "ready"
+    assert ("args[1]", "no output depends on it") in [(one["what"], one["why"]) for one in reports[name]["limits"]]
 
 
 @pytest.mark.parametrize("name", marked(SOUND, SLOW))

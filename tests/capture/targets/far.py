@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import torch
@@ -261,3 +262,28 @@ class Timed(Simulated):
 
 def build_timed(device: torch.device) -> graphsafe.Step:
     return _step(device, Timed())
+
+
+class Counted(torch.nn.Module):
+    updates = 0  # each step gives the object an attribute of this name
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.updates += 1
+        return x + 1 if self.updates % 3_000 == 0 else x * 2
+
+
+def build_class_default(device: torch.device) -> Any:
+    return Counted(), (torch.randn(8, device=device),)
+
+
+@dataclasses.dataclass
+class Counter:
+    updates: int = 0
+
+    def step(self, x: torch.Tensor) -> torch.Tensor:
+        self.updates += 1
+        return x + 1 if self.updates % 3_000 == 0 else x * 2
+
+
+def build_dataclass_default(device: torch.device) -> Any:
+    return Counter().step, (torch.randn(8, device=device),)

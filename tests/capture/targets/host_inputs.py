@@ -86,6 +86,19 @@ def build_stubborn(device: torch.device) -> Built:
     return step, (torch.randn(8, device=device), torch.tensor(3))
 
 
+def build_far_threshold(device: torch.device) -> Built:
+    """Only a value that no proposal comes near takes the other branch."""
+    return lambda x, n: x * (2 if int(n) > 123_456 else 1), (torch.randn(8, device=device), torch.tensor(3))
+
+
+def build_unread(device: torch.device) -> Built:
+    return lambda x, n: x * 2, (torch.randn(8, device=device), torch.tensor(3))
+
+
+def build_only_its_shape(device: torch.device) -> Built:
+    return lambda x, n: x * n.shape[0] + n.dim(), (torch.randn(8, device=device), torch.ones(3))
+
+
 def build_sigma(device: torch.device) -> Built:
     """Sound: a constant on the device, as a scheduler's sigma; varied, and replay follows it."""
     return lambda x, sigma: x / sigma, (torch.randn(8, device=device), torch.tensor(0.7, device=device))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 import torch
 
+from graphsafe.capture.child.host_reads import HostReads
 from graphsafe.capture.child.session import INPUTS, PAIR, Session, host_values, save_values
 from graphsafe.capture.child.state import Snapshot, inputs_of, numbers_of, opaque_inputs_of, reachable_state
 from graphsafe.capture.child.state.values import SCALARS
@@ -29,6 +31,7 @@ _NO_CHOICE = "no other legal values are known"
 _BROKE = "the new values that were tried broke the process"
 _FAILS = "the step fails, or returns NaN, on every new value that was tried"
 _NO_OUTPUT = "no output depends on it"
+_READ = "the step reads it on the host, but no output depends on the values that were tried"
 _OPAQUE = "its contents cannot be changed; a graph keeps what Python reads from it (a `refresh` that changes it helps)"
 _NO_TENSOR = "the step returns no tensor ({}); tuples, lists, dicts, sets and objects are searched"
 _ALL_ZERO = "no output depends on it: every output is zero whatever the inputs are (a layer initialised with zeros?)"
@@ -123,7 +126,11 @@ class _Trial:
         self._all_zero = True
         self._opaque: str | None = None
         "The type of the object that the step returns, if no tensor is found in it."
+        reads = HostReads(session.subject, {path: one for path, one in inputs.items() if path in self.on_host})
+        self._around: AbstractContextManager[object] = reads
+        "The context in which the steps run."
         self._base, self._base_nan = self._run({}, OWN_INPUTS)
+        self._around, self._read = nullcontext(), reads.paths
 
     def proposed(self, path: str, k: int, kind: int) -> torch.Tensor | None:
         """Return proposal number `kind` for replay `k`. Return None if there is no such proposal, or if the input
@@ -158,7 +165,8 @@ class _Trial:
                 why = _ALL_ZERO if self._all_zero else _NO_OUTPUT
                 why = why if self._opaque is None else _NO_TENSOR.format(self._opaque)
             kind += 1
-        return None, why
+        is_read = ranks.any(path in self._read)
+        return None, _READ if why == _NO_OUTPUT and is_read else why
 
     def runs(self, new: Values, what: str) -> bool:
         """Return whether the step accepts these values in every rank."""
@@ -217,7 +225,8 @@ class _Trial:
             session.device.store(inputs[path], values)
         session.seed(0)
         given, versions = session.device.digests(inputs), _versions(inputs)
-        returned = session.step()
+        with self._around:
+            returned = session.step()
         outputs = session.outputs_of(returned)
         is_plain = issubclass(type(returned), (*SCALARS, dict, list, tuple))
         self._opaque = None if is_plain or outputs.tensors else kind_of(returned)

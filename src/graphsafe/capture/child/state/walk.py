@@ -51,6 +51,8 @@ class ObjectWalk:
         self.alive: list[Any] = []
         "The visited objects, in order."
         self._named: set[tuple[int, str]] = set()
+        self._paths: set[str] = set()
+        "The paths of all items that were found so far."
 
     def run(self, roots: Mapping[str, Any], handler_of: Callable[[type], Handler | None]) -> ReachableState:
         """Visit the roots and all objects that they refer to, nearest first."""
@@ -131,6 +133,7 @@ class ObjectWalk:
         """Add numbers and strings to the reach at once, and put all other objects on the queue."""
         reach, todo = self.reach, self.todo
         for item in items:
+            self._paths.add(item[0])
             write = WRITERS.get(id(type(item[1])))
             if write is None:
                 todo.append(item)
@@ -156,7 +159,10 @@ class ObjectWalk:
                 self.reach.containers.append(Variables(base, kept))
             for name, item in namespace_of(base).items():
                 if name in kept:
-                    self.enqueue([(dotted(dot, name), item, base, name)])
+                    whole = dotted(dot, name)
+                    # An attribute of the object, or a variable of a nearer class, hides this variable.
+                    hidden = whole in self._paths
+                    self.enqueue([(f"{dot}{base.__name__}.{name}" if hidden else whole, item, base, name)])
                 elif type(item) is functools._lru_cache_wrapper:
                     self.todo.append((f"{dot}{name}()", item, base, name))
                 method = function_of(item)
