@@ -151,6 +151,7 @@ def main() -> int:
             "eleventh",
             "twelfth",
             "thirteenth",
+            "fourteenth",
         ),
         default="first",
         help="the set of labels",

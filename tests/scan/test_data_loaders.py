@@ -95,3 +95,29 @@ def test_parts_of_a_batch_are_on_the_host(tmp_path: Path, made: str, taken: str)
 )
 def test_batches_that_are_on_the_device_already_are_quiet(tmp_path: Path, made: str) -> None:
     assert copies(tmp_path, made=made, taken='x = batch["x"].to(device)') == []
+
+
+def test_a_collated_batch_is_on_the_host(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(COLLATED, encoding="utf-8")
+    lines = COLLATED.splitlines()
+    findings = scan_paths([tmp_path], Config(root=tmp_path)).findings
+    found = [lines[f.location.line - 1].strip() for f in findings if f.code == "GS304" and f.level != "note"]
+    assert found == ["x = default_collate(samples).to(self.device)"]
+
+
+COLLATED = """\
+import torch
+from torch.utils.data import default_collate
+
+
+class Agent:
+    def __init__(self, model, optimizer, device):
+        self.model, self.optimizer, self.device = model, optimizer, device
+
+    def update(self, samples):
+        x = default_collate(samples).to(self.device)
+        loss = self.model(x).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+"""

@@ -929,3 +929,37 @@ def test_a_loop_that_calls_a_returned_function_is_a_step(
             embed(encode, batches)
         """
     assert warned(folder, source) == found
+
+
+MODEL_RUNNER = """
+    import torch
+
+    class Engine:
+        def __init__(self, scheduler, runner):
+            self.scheduler, self.{runner} = scheduler, runner
+
+        def serve(self):
+            while self.scheduler.is_open():
+                batch = self.scheduler.next_batch()
+                start = torch.tensor([0], device="cuda")
+                output = self.{runner}.{method}(batch, start)
+                self.scheduler.put(output)
+"""
+
+
+@pytest.mark.parametrize(
+    ("runner", "method", "found"),
+    [
+        ("model_runner", "forward", ["GS301"]),
+        ("worker", "forward_extend", ["GS301"]),
+        ("worker", "start", []),
+        ("queue", "forward", []),
+    ],
+)
+def test_a_loop_that_runs_the_model_of_an_engine_is_a_step(
+    tmp_path: Path, runner: str, method: str, found: list[str]
+) -> None:
+    text = textwrap.dedent(MODEL_RUNNER).format(runner=runner, method=method)
+    (tmp_path / "engine.py").write_text(text, encoding="utf-8")
+    findings = scan_paths([tmp_path], load_config(tmp_path)).findings
+    assert [f.code for f in findings if f.level != "note"] == found

@@ -152,3 +152,35 @@ def test_a_method_of_another_class_is_not_meant(tmp_path: Path) -> None:
     further = "self.space.resize(count)"
     files = {"pool.py": POOL.format(second="resize"), "engine.py": ENGINE.format(further=further)}
     assert "GS301" not in {code for _, code, _ in found(tmp_path, files)}
+
+
+FAMILY = """\
+import torch
+
+
+class Graph:
+    def line_graph(self, count):
+        return torch.tensor([1, count], device="cuda")
+
+
+class Packed(Graph):
+    def line_graph(self, count):
+        return torch.tensor([2, count], device="cuda")
+"""
+READER = """\
+import torch
+
+
+class Layer(torch.nn.Module):
+    def forward(self, item, x):
+        return x + item.line_graph(2)
+"""
+
+
+def test_a_module_may_call_the_method_of_any_subclass(tmp_path: Path) -> None:
+    assert found(tmp_path, {"graph.py": FAMILY, "layer.py": READER}) == []
+
+
+def test_a_module_calls_the_method_of_the_only_class(tmp_path: Path) -> None:
+    only = FAMILY[: FAMILY.index("class Packed")]
+    assert "GS301" in {code for _, code, _ in found(tmp_path, {"graph.py": only, "layer.py": READER})}

@@ -2037,3 +2037,32 @@ class Layer(nn.Module):
 
 def test_a_parameter_that_a_plain_object_makes_for_a_module_moves_with_it(scan: Scan) -> None:
     assert scan(OF_A_LAYER) == [("GS101", "return x * self.weight.sum().item()")]
+
+
+def test_a_variable_is_its_tensor(scan: Scan) -> None:
+    source = """
+        from torch.autograd import Variable
+
+
+        class Net(nn.Module):
+            def forward(self, x: torch.Tensor):
+                h = Variable(torch.zeros(4, 8)).to(x.device)
+                return x + Variable(x, requires_grad=True) + h
+        """
+    assert scan(source) == [("GS304", "h = Variable(torch.zeros(4, 8)).to(x.device)")]
+
+
+def test_a_copy_of_a_dict_with_another_entry_may_have_any_entries(scan: Scan) -> None:
+    source = """
+        class Optimizer:
+            def __init__(self, groups, rate):
+                self.groups = [dict(group, params=list(group["params"])) for group in groups]
+                self.rate = torch.tensor(rate, device="cuda")
+
+            @torch.no_grad()
+            def step(self):
+                for group in self.groups:
+                    for p in group["params"]:
+                        p.mul_(1 - self.rate * group["decay"])
+        """
+    assert scan(source) == []

@@ -57,6 +57,8 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
         for call in _filled_before(frame, frame.node, node):
             frame.emit("AttrWrite", "read-early", call)
         side = _Side(frame.node, node, argument, frame.project.files.source(frame.path).lines)
+        for wait in side.waits_for_itself():
+            frame.emit("StreamOp", "waits-for-itself", wait)
         if side.is_forked() and side.is_joined():
             for made, call, name in side.made_after_fork():
                 tensor, certain = as_tensor(frame.env.get(name, NONE))
@@ -271,6 +273,15 @@ class _Side:
         function may make it wait."""
         own = any(self._calls(WAITS, self.stream))
         return own or self._handed_over(self._before) or any(name in WAITS for _, name, _ in _methods(self._inside))
+
+    def waits_for_itself(self) -> Iterator[ast.Call]:
+        """Yield the waits in the block for the current stream, which is the side stream itself there. They do nothing.
+        Nothing is yielded if the side stream also waits before the block."""
+        if not any(self._calls(WAITS, self.stream)):
+            for call, name, on in _methods(self._inside):
+                of = call.args[0] if name == "wait_stream" and call.args and self._text(on) == self.stream else None
+                if isinstance(of, ast.Call) and called_name(of) == "current_stream":
+                    yield call
 
     def made_after_fork(self) -> Iterator[tuple[ast.Assign, ast.Call, str]]:
         """Yield the assignments whose values the block reads although the side stream does not wait for them. Each

@@ -211,7 +211,9 @@ def dict_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     base = arguments.positional[0] if arguments.positional else None
     items = dict(base.items) if type(base) is Dict else {}
     items.update(arguments.keywords)
-    elem = join_all(items.values()) if items else base.elem if type(base) is Dict else UNKNOWN
+    if base is not None and type(base) is not Dict:
+        return Dict(tuple(items.items())[:64], UNKNOWN)  # `dict(group, params=[])` may have any other keys
+    elem = join_all(items.values()) if items else base.elem if base is not None else UNKNOWN
     return Dict(tuple(items.items())[:64], elem)
 
 

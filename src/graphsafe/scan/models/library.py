@@ -148,6 +148,21 @@ def _loader(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return made if made.device else BATCHES
 
 
+def _collated(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """Return a batch. It is on the host, unless a sample certainly is a device tensor."""
+    on_device = any(tensor is not None and tensor.where == "device" for tensor, _ in map(as_tensor, arguments.values()))
+    return unknown_result(arguments) if on_device else Unknown(loaded=True)
+
+
+_COLLATING = tuple(f"torch.utils.data.{module}default_collate" for module in ("", "dataloader.", "_utils.collate."))
+_RETURN_THEIR_ARGUMENT = (
+    "torch.jit.script",
+    "torch.compiler.disable",
+    "torch._dynamo.disable",
+    "torch.autograd.Variable",
+    "torch.autograd.variable.Variable",
+)
+
 _PLAIN = (Tensor, Number, DeviceValue, DtypeValue)
 """Values that contain no other values. A library's function keeps the keywords that `partial` binds if all of them are
 such values."""
@@ -215,10 +230,11 @@ _FUNCTIONS: Mapping[str, builtin_functions.Handler] = {
     "torch.nn.utils.rnn.pad_packed_sequence": packed_sequences.padded,
     "torch.from_numpy": lambda frame, node, arguments: Tensor(where="host"),
     "torch.utils.data.DataLoader": _loader,
+    **dict.fromkeys(_COLLATING, _collated),
     "torch.compile": torch_functions.compile,
     **{f"{module}.make_graphed_callables": torch_functions.graphed for module in _GRAPHING},
     "tensordict.nn.CudaGraphModule": torch_functions.graphed,
-    **dict.fromkeys(("torch.jit.script", "torch.compiler.disable", "torch._dynamo.disable"), torch_functions.same),
+    **dict.fromkeys(_RETURN_THEIR_ARGUMENT, torch_functions.same),
     "torch.utils.checkpoint.checkpoint": torch_functions.checkpoint,
     torch_functions.SAVED_TENSORS_HOOKS: torch_functions.saved_tensors_hooks,
     "torch.autograd.graph.save_on_cpu": torch_functions.save_on_cpu,

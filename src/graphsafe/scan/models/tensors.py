@@ -113,14 +113,14 @@ def _in_batch(frame: Frame, node: ast.Call, batch: Unknown, name: str, arguments
     if name in ("to", "cuda"):
         # Whether the loader pins its memory is often an option. This matters only if the copy does not block.
         receiver = last_name(node.func.value) if isinstance(node.func, ast.Attribute) else ""
-        batch_on_host = Tensor("host", name=receiver or None, certain=_is_for_training(frame), maybe_pinned=True)
+        batch_on_host = Tensor("host", name=receiver or None, certain=is_for_training(frame), maybe_pinned=True)
         _METHODS[name](frame, node, batch_on_host, arguments)
     if name in ("values", "items"):
         return of_elements("list", batch if name == "values" else sequence("tuple", (STR, batch)))
     return batch if name in ("get", "pop", "copy") else None
 
 
-def _is_for_training(frame: Frame) -> bool:
+def is_for_training(frame: Frame) -> bool:
     """Return whether a function trains, is called in a file that trains, or belongs to an object of a class that trains
     in the file of a base. Other loops over a data loader may be evaluations or calibrations."""
     if frame.depth == 0 and frame.node is not None:

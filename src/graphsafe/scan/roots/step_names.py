@@ -15,11 +15,14 @@ _CALLED = rf"(?:{MODEL})(?:\.decoder)?(?:{_ONE_STEP})?"
 MODEL_CALL = rf"(?:self\.)?_?{_CALLED}"
 """Matches a call of a model that makes one step, such as `model.forward_batch(…)` and `self._model.generate_frame(…)`.
 A call of `model.generate(…)` makes all steps, and does not match."""
+_RUNNER = r"(?:model_|draft_|target_|tp_)?(?:runner|worker)\.forward(?:_\w+)?"
+RUNNER_CALL = rf"(?:self\.)?_?{_RUNNER}"
+"Matches the calls by which an engine runs its model: `self.model_runner.forward(batch)`."
 ENGINE_STEPS = ("execute_model", "forward_batch_generation")
 "Entry points of engines that make one step. The loop of a scheduler calls them."
 _ENGINE = "|".join(ENGINE_STEPS).encode()
 _STEPS = re.compile(rb"\.(?:replay|backward|step|%s)\(" % _ENGINE)
-_MODEL = re.compile(rb"%s\(" % _CALLED.encode())
+_MODEL = re.compile(rb"(?:%s|%s)\(" % (_CALLED.encode(), _RUNNER.encode()))
 _BEFORE = re.compile(rb"(?<![\w.])(?:self\.)?_?\Z")
 """Matches the code before the model's own name in a call of a model.
 

@@ -14,7 +14,7 @@ from graphsafe.scan.hazards.graph_syntax import called_name, is_replay, own_node
 from graphsafe.scan.roots.evaluation_loops import is_named_evaluation
 from graphsafe.scan.roots.graphed_names import graphed_names
 from graphsafe.scan.roots.loops_of_calls import has_steps, loop_of
-from graphsafe.scan.roots.step_names import ENGINE_STEPS, MODEL_CALL, StepNames, may_take_step
+from graphsafe.scan.roots.step_names import ENGINE_STEPS, MODEL_CALL, RUNNER_CALL, StepNames, may_take_step
 from graphsafe.scan.roots.tensor_arguments import undeclared
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.sources.source import parse
@@ -32,6 +32,7 @@ Parents = Mapping[ast.AST, ast.AST]
 
 _ORDER: tuple[Strength, ...] = ("replays", "trains", "runs")
 _MODEL_CALL = re.compile(MODEL_CALL)
+_RUNNER_CALL = re.compile(RUNNER_CALL)
 _OPTIMIZER = re.compile(r"(?:^|[._])(?:opt|optim|optimi[sz]er|scaler)\w*$")
 _CALLS_BETWEEN = 2
 "The largest number of other files between a loop and the function that takes the loop's step."
@@ -192,7 +193,7 @@ class FileTakers:
                 strength = self.takes.get(name) if name != around else None
             if strength is not None:
                 return strength
-        return None
+        return "runs" if _RUNNER_CALL.fullmatch(dotted(call.func) or "") else None
 
     # the functions that calls run
 

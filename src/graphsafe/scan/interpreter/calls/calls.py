@@ -253,16 +253,17 @@ def _method(frame: Frame, node: ast.Call, function: ast.Attribute, receiver: Val
 def _found_by_methods(frame: Frame, function: ast.Attribute, arguments: Arguments) -> Instance | None:
     """Return the object on which an unknown method is called if the called methods tell its class.
 
-    Code that measures is left out, because it composes objects in other ways than the program does.
+    If subclasses define the method too, the class is certain enough only in a program that trains. Code that measures
+    is left out, because it composes objects in other ways than the program does.
     """
     if frame.ops.method(function.attr) is not None or MEASURES.search(frame.file.module):
         return None
-    for owner in classes_of(frame.project, frame.node, function.value, function.attr)[:1]:
-        found = Instance(owner, declared=True)
-        method = frame.project.find_method(owner, function.attr)
-        if method is not None and fits(frame.engine, Function(method, found), arguments):
-            return found
-    return None
+    owners = classes_of(frame.project, frame.node, function.value, function.attr)
+    if not owners or (len(owners) > 1 and not frame.step_loops and not tensors.is_for_training(frame)):
+        return None
+    found = Instance(owners[0], declared=True)
+    method = frame.project.find_method(owners[0], function.attr)
+    return found if method is not None and fits(frame.engine, Function(method, found), arguments) else None
 
 
 def _instance_method(
