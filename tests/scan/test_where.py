@@ -2066,3 +2066,27 @@ def test_a_copy_of_a_dict_with_another_entry_may_have_any_entries(scan: Scan) ->
                         p.mul_(1 - self.rate * group["decay"])
         """
     assert scan(source) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "found"),
+    [
+        ('if "mps" in str(self.device):\n                    return x.cpu()', []),
+        ('if "privateuseone" in str(x.device):\n                    return x.cpu()', []),
+        ('if "cuda" in str(self.device):\n                    return x.cpu()', ["return x.cpu()"]),
+        ('assert False, "call the other method"\n                return x.cpu()', []),
+        ("assert x is not None\n                return x.cpu()", ["return x.cpu()"]),
+    ],
+)
+def test_lines_that_no_cuda_machine_reaches(scan: Scan, first: str, found: list[str]) -> None:
+    source = """
+        class Net(nn.Module):
+            def __init__(self, device):
+                super().__init__()
+                self.device = device
+
+            def forward(self, x: torch.Tensor):
+                FIRST
+                return x
+        """
+    assert [line for _, line in scan(source.replace("FIRST", first))] == found

@@ -39,7 +39,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.interpreter.conditions.truth import truth
-from graphsafe.scan.models import formatting, protocols
+from graphsafe.scan.models import formatting, platforms, protocols
 from graphsafe.scan.models.operations import elementwise
 
 _ELEMENTWISE = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
@@ -249,6 +249,9 @@ def _may_be_text(value: Value) -> bool:
 
 
 def _contains(frame: Frame, node: ast.Compare, op: ast.cmpop, left: Value, right: Value) -> Value:
+    if type(left) is Number and left.const in platforms.OTHER_DEVICES and type(right) not in (Sequence, Dict):
+        # `"mps" in str(device)`
+        return Number(isinstance(op, ast.NotIn), overridable_by="platform", type="bool")
     tensor, certain = as_tensor(right)
     if tensor is not None:
         # A tensor contains no string, so the container must be a dict.

@@ -21,6 +21,8 @@ OWN_PLATFORM = re.compile(r"(^|\.)_?is_(cuda|cuda_alike|nvidia)(_available)?$")
 NEXT_PLATFORM = re.compile(r"(^|\.)_?is_(rocm|hip|amd)(_available)?$")
 """Matches functions that ask whether the code runs on AMD GPUs. These GPUs support graphs too, but the scan is about
 CUDA."""
+OTHER_DEVICES = frozenset(("mps", "xpu", "npu", "hpu", "xla", "musa", "privateuseone", "directml"))
+'Names of devices without CUDA graphs, as in `"mps" in str(device)`.'
 OTHER_PACKAGES = frozenset("aiter habana_frameworks intel_extension_for_pytorch torch_musa torch_npu torch_xla".split())
 "Packages that are installed only on machines with other GPUs or accelerators."
 _AT_TOP = re.compile(rf"^(?:import|from) ({'|'.join(sorted(OTHER_PACKAGES))})\b", re.M)
