@@ -89,7 +89,7 @@ class Repository:
         return self._line("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
 
     def is_shallow(self) -> bool:
-        """Return whether the clone may lack commits of the past."""
+        """Return whether the clone may lack older commits."""
         return self._line("rev-parse", "--is-shallow-repository") != "false"
 
     def merge_base(self, commit: str) -> str | None:
@@ -199,8 +199,8 @@ def _git(
 
 
 def _wait(process: subprocess.Popen[bytes], outputs: Sequence[int], about: str) -> None:
-    """Wait for git to end, while it writes to the files `outputs`. If it takes too long or writes too much, end it and
-    raise GitError."""
+    """Wait for git to end. Meanwhile, git writes to the open files `outputs`. If git takes too long or writes too much,
+    end it and raise GitError."""
     deadline = time.monotonic() + PATIENCE
     try:
         while process.returncode is None:

@@ -138,7 +138,7 @@ def _launches(profiler: Any, threads: set[int]) -> int:
     """Count the kernels and graphs that a thread has launched.
 
     If launches cannot be attributed to threads, all launches of the process are counted. Kineto identifies a thread by
-    its number in the operating system, if the profiler has recorded this number. Otherwise, it identifies the thread by
+    the thread id of the operating system, if the profiler has recorded this id. Otherwise, it identifies the thread by
     the low half of its pthread id.
     """
     events = profiler.profiler.kineto_results.events()

@@ -25,7 +25,7 @@ class ExecutedFile:
 
     path: str
     digest: str
-    "The digest of the file's content when the step ran. After an edit, the line numbers may mean other lines."
+    "The digest of the file's content when the step ran. After an edit, the line numbers may refer to other lines."
     lines: tuple[LineRun, ...]
 
 

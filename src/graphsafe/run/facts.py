@@ -217,10 +217,10 @@ class GraphFacts(CaptureFacts):
     replayed_by: tuple[tuple[str, str], ...] = ()
     "The threads and streams of the replays."
     passed_over: int = 0
-    "How often an input of this graph's size was given to another graph, if the device can see it."
+    "How often another graph was given an input of exactly this graph's size, if the device can see it."
     lent: tuple[LentUse, ...] = ()
     races: tuple[Race, ...] = ()
-    "Pairs of operations on the same memory that the graph does not order, if the device can see them."
+    "Pairs of operations that use the same memory and that the graph does not order, if the device can see them."
 
 
 @dataclass(eq=False, slots=True)
@@ -253,7 +253,7 @@ class StepFacts:
     captured: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     "Captured size -> the numbers of its graphs."
     off: Mapping[str, int] = field(default_factory=dict)
-    "Captured size -> the number of runs without a graph, in the same loop in which the graph was replayed earlier."
+    "Captured size -> the number of runs without a graph in a loop that replayed the graph of this size earlier."
     off_at: Calls = ()
     "The line of the first of these runs."
 

@@ -5,9 +5,9 @@ system's random numbers. In this case, two processes run a step on different val
 would prove nothing. So the values that the refresh wrote are stored with the results of a step. When another process
 runs this step for a comparison with these results, the step is given the stored values.
 
-Giving values must not hide a fault: a refresh may copy values that the step's Python code has left, and replays do not
-run this code. So a value is given only if the refresh writes different values when it is called twice in the same
-state.
+The stored values must not hide a fault: a refresh may copy values that the step's Python code has set, and replays do
+not run this code. So a stored value is given only if the refresh writes different values when it is called twice in the
+same state.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from graphsafe.capture.child.state import reachable_state, smallest
 from graphsafe.capture.child.targets import TargetError
 
 _MOST_BYTES = 2**17
-"Values are stored up to this total number of bytes for each step, the smallest tensors first."
+"For each step, values are stored up to this total number of bytes. The smallest tensors are stored first."
 
 
 def marks_of(tensors: Mapping[str, torch.Tensor]) -> dict[str, tuple[int, int] | None]:

@@ -18,7 +18,7 @@ _FILE_READ = "each step reads this file, or checks whether it exists; a graph ke
 _HOST_COUNT = "steps increment these on the host, whatever the inputs; replays do not"
 _LATER_EFFECT = "a later effect of host state would not be seen"
 _NAMED = {"simulated": "cannot predict", "not-varied": "could not be varied"}
-"Kind of a limit -> words that the reasons of an inconclusive verdict use for the same subject."
+"Kind of a limit -> words that the reasons for an inconclusive verdict use for the same subject."
 
 
 def limits_of(answers: Answers, is_captured: bool, called: str, device: str) -> Iterator[Limit]:
@@ -54,8 +54,8 @@ def limits_of(answers: Answers, is_captured: bool, called: str, device: str) -> 
 
 
 def doubts_of(seen: DeviceAnswers, known: Sequence[Limit], called: str) -> Iterator[Limit]:
-    """Yield a limit for each reason of an inconclusive verdict, unless a known limit or a probe already gives the
-    reason. So every form of the report has all reasons. `called` is the target's name."""
+    """Yield a limit for each reason why the verdict is inconclusive, so that every form of the report has all reasons.
+    Reasons that a known limit or a probe already gives are left out. `called` is the target's name."""
     judged = judge(seen.probes, seen.plan)
     if judged.verdict == "inconclusive" and not any(limit.kind in (BAD_REQUEST, INTERNAL) for limit in known):
         given = [first_line(probe.reason) for _, probe in seen.probes if probe.reason]

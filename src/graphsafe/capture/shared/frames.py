@@ -30,10 +30,10 @@ _STANDARD = tuple(
 _SITES = ("site-packages", "dist-packages")
 _MOST_DECORATOR_LINES = 40
 _ASKS = ("POP_JUMP", "JUMP_IF", "TO_BOOL")
-"Beginnings of the names of instructions that test the truth of a value."
+"Prefixes of the names of instructions that test the truth of a value."
 _KEEPS = ("COPY", "SWAP", "NOP", "CACHE", "EXTENDED_ARG", "STORE_")
-"""Beginnings of the names of instructions that produce no value. Such instructions may stand between the instruction
-that makes a value and the test of this value."""
+"""Prefixes of the names of instructions that produce no value. Such instructions may stand between the instruction that
+makes a value and the test of this value."""
 _CHANGING = {
     re.compile(r"\b0x[0-9a-fA-F]{6,16}\b"): "0x...",
     re.compile(r"(?<=[/\\])tmp[a-z0-9_]{8}\b"): "tmp...",
@@ -139,7 +139,7 @@ def position_in(code: CodeType, instruction: int) -> Span | None:
 
 def _tested(code: CodeType, offset: int) -> int:
     """For a jump, return the instruction that made the tested value. Return any other instruction itself. The position
-    of a jump is the whole `if`, even if it tests only one of several operands."""
+    of a jump covers the whole `if`, even if the jump tests only one of several operands."""
     before = [one for one in dis.get_instructions(code) if one.offset <= offset]
     if not before or not before[-1].opname.startswith(_ASKS):
         return offset

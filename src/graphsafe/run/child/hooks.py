@@ -24,7 +24,7 @@ from graphsafe.run.child.optimizers import state_of
 from graphsafe.run.counters import LAST_RUN, NO_ROOM, ROOM
 
 _SOMETIMES = 15
-"The values that a graph froze are compared at least before every 16th replay."
+"The values that a graph froze are compared before at least every 16th replay."
 _RECORD = "_graphsafe_record"
 "The attribute of a graph that holds its record."
 

@@ -109,9 +109,9 @@ class Contents:
     casts: FreedCasts | None = None
     "The memory in autocast's cache that the graph reads, if it is followed."
     passed_over: Callable[[], int] = int
-    "Returns how often an input of this graph's size was given to another graph, if the device can see it."
+    "Returns how often another graph was given an input of exactly this graph's size, if the device can see it."
     races: tuple[Race, ...] = ()
-    "Pairs of operations on the same memory that the graph does not order, if the device can see them."
+    "Pairs of operations that use the same memory and that the graph does not order, if the device can see them."
     collectives: bool = False
     pinned: Around | None = None
     """Watches the pinned memory that the graph copies from.

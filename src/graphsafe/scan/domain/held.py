@@ -21,11 +21,11 @@ from graphsafe.scan.domain.values import (
 )
 
 PARAM_GROUPS = "param_groups"
-"The attribute in which an optimizer keeps its numbers, such as the learning rate."
+"The attribute in which an optimizer keeps its hyperparameters, such as the learning rate."
 FROZEN_OPTIONS = frozenset(("lr", "weight_decay", "momentum", "betas", "eps"))
-"The numbers of an optimizer that a captured step keeps."
+"The names of hyperparameters of optimizers. A capture freezes their values."
 RATES = "<rates>"
-"The name that stands for these numbers of all optimizers together."
+"The name that stands for these hyperparameters of all optimizers together."
 MAX_NESTED = 3
 "The number of levels of nested containers whose elements get separate names."
 

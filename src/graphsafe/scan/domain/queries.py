@@ -101,7 +101,7 @@ class Queries:
         `provisional`.
 
         A question must ask only questions of its own layer and of lower layers. Then no cycle contains questions of two
-        layers. Raises TypeError for a key without a hash.
+        layers. Raises TypeError if the key is not hashable.
         """
         return self.answer(self.number(key), work, provisional, layer)
 
@@ -113,7 +113,7 @@ class Queries:
             return None
 
     def number(self, key: Hashable) -> int:
-        """Return the number of a question; a new question gets one. Raises TypeError for a key without a hash."""
+        """Return the number of a question; a new question gets one. Raises TypeError if the key is not hashable."""
         number = self._numbers.setdefault(key, len(self._answers))
         if number == len(self._answers):
             self._answers.append(_MISSING)

@@ -19,7 +19,7 @@ MAX_OUT_OF_SCOPE_LATE = {True: 1, False: 0}
 "The same numbers for the last quarter of the budget."
 READINGS = 100
 READINGS_FOR_EACH = 3
-"The largest number of readings of one function is READINGS plus this number for each kind of its arguments."
+"A function may be read at most READINGS times, plus this number of times for each kind of its arguments."
 BYTES_PER_READING = 4000
 "Indexing this many bytes of other files takes as long as reading one function."
 

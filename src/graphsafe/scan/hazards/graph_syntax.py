@@ -140,7 +140,7 @@ _FEW = 16
 
 
 def is_short(loop: ast.stmt) -> bool:
-    """Return whether a loop has only a few iterations, as a warm-up has: `for _ in range(3)`, `for n in (1, 2, 4)`."""
+    """Return whether a loop has only a few iterations, like a warm-up: `for _ in range(3)`, `for n in (1, 2, 4)`."""
     if not isinstance(loop, (ast.For, ast.AsyncFor)):
         return False
     if isinstance(loop.iter, (ast.Tuple, ast.List)):

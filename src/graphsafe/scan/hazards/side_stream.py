@@ -358,8 +358,8 @@ class _Side:
                     yield call.func.value
 
     def _is_one_of_several(self, waited: ast.expr) -> bool:
-        """Return whether a loop around the block visits several streams, although the code waits only for the stream at
-        one index."""
+        """Return whether a loop around the block iterates over several streams and the code waits only for the stream
+        at one fixed index."""
         if not (isinstance(waited, ast.Subscript) and isinstance(waited.slice, ast.Constant)):
             return False
         loops = (inner for inner in ast.walk(self._function) if isinstance(inner, ast.For))

@@ -98,8 +98,8 @@ def _assert(frame: Frame, node: ast.Assert) -> bool:
     known = truth(frame, node.test, "assert", node) if frame.hot else None
     guards.narrow(frame, frame.env, node.test, True)
     guards.place(frame, node.test)
-    # The code after the assertion does not run if the test is certainly false: it is `assert False`, or, for this call,
-    # `isinstance(x, list)` is false, or a parameter that must not be None is None.
+    # The code after the assertion does not run if its test is certainly false. Only three kinds of tests decide this: a
+    # constant (`assert False`), a call such as `isinstance(x, list)`, and `x is not None` for a parameter `x`.
     decides = isinstance(node.test, (ast.Call, ast.Constant)) or guards.asks_for_parameter(frame, node.test)
     return known is None or known.overridable_by is not None or bool(known.const) or not decides
 

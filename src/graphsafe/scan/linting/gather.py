@@ -106,7 +106,7 @@ def gather(named: Sequence[tuple[str, Summary]]) -> Record:
     writes: Writes = {}
     between: Writes = {}
     seen: set[tuple[int, int]] = set()
-    "The writes that were recorded, by id and by how far they are guarded. Summaries share most writes."
+    "The writes that were recorded, by id and by the level of the guard around them. Summaries share most writes."
     for summary, guarded, without_uses in _states(steps):
         for place, event in summary.events:
             _add_event(record, place, replace(event, guard=GUARDED) if guarded and event.guard is None else event)
@@ -214,7 +214,7 @@ def _of_place(writes: Mapping[str, Write]) -> list[Write]:
 
 GUARDED = "only calls that no capture reaches lead here"
 _NOT, _SELDOM, _ALWAYS = range(3)
-"How far a call is guarded: not at all, only in most steps, or in all steps."
+"The level of the guard around a call: no guard, a guard only in most steps, or a guard in all steps."
 
 
 def _in_order(place: Place) -> tuple[object, ...]:
@@ -235,8 +235,8 @@ def _rank(event: Event) -> tuple[object, ...]:
 
 
 def _states(steps: Iterable[Summary]) -> Iterator[tuple[Summary, int, bool]]:
-    """Yield each summary once for each way in which it is included: how far it is guarded, with or without its
-    uses."""
+    """Yield each summary once for each way in which it is included: with the level of its guard, and with or without
+    its uses."""
     seen: dict[int, list[tuple[int, bool, bool]]] = {}
     waiting = [(summary, _NOT, False, False) for summary in steps]
     while waiting:

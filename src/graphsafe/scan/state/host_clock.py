@@ -33,7 +33,7 @@ def read(frame: Frame, node: ast.expr, kind: str = KEY) -> Number:
 def decides(items: list[Item], since: int, end: int) -> None:
     """Record that the result of the step depends on a condition, if the condition reads a clock. The effects of the
     condition are the items from `since` to `end`. Callers call this only for a condition that chooses the result. In
-    any other condition, a clock may, for example, only decide when to log."""
+    other conditions, a clock may have no effect on the result: for example, it may only decide when to log."""
     for i, item in enumerate(items[since:end], since):
         if type(item) is Use and item.key.startswith(KEY):
             items[i] = replace(item, kind="operand")

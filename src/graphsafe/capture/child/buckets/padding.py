@@ -84,8 +84,8 @@ def _beside(axes: Mapping[str, Any], other: Mapping[str, Any], name: str) -> boo
 
 STALE, ZEROS, DUMMY, NAN = "stale", "zeros", "dummy", "nan"
 FILLS = (ZEROS, DUMMY, STALE, NAN)
-"""The fillings in the order in which they are tried. An index or a NaN may break the process, so `stale` and `nan` come
-last."""
+"""The fillings in the order in which they are tried. `stale` and `nan` come last, because a stale index or a NaN may
+cause a device error after which the process cannot go on."""
 _ROUNDING = Spread(units=64.0)
 "The tolerance for a step on fewer rows. Its kernels may differ from those of a step on all rows."
 

@@ -3,8 +3,9 @@ then a step or a replay.
 
 A refresh may act differently for the first time in the tenth round: it loads new weights, for example, or uses another
 page of a cache. The round in which this happens may depend on host state that the step's Python code changes, and
-replays do not change that state. So replays are compared with eager steps in many more rounds than new inputs alone
-would need. The eager rounds and the replays run in two children. Before the rounds, both children do exactly the same.
+replays do not change that state. So replays are compared with eager steps in many more rounds than a mere test of new
+inputs would need. The eager rounds and the replays run in two children. Before the rounds, both children do exactly the
+same.
 
 In the first rounds, state that steps change on the device is put back before each round, so that positions do not run
 out of their buffers. Integers that the refresh changes are put back too; other values stay as the refresh leaves them.
@@ -78,7 +79,7 @@ _SECONDS = 20.0
 _MOST_BYTES = 256 * 2**20
 "The largest number of bytes of outputs and state that are saved for all rounds together."
 _STATE_BYTES = 2**20
-"At most this many bytes of state are saved as values for each round, the smallest tensors first."
+"For each round, at most this many bytes of state are saved as values. The smallest tensors are saved first."
 _FEW = 16
 "If a round fails before this many rounds have run, the rounds begin again, and no state is put back between them."
 _HASH_EVERY = 16

@@ -182,8 +182,8 @@ def watched(session: Session, ran: Executed | None = None) -> list[StepEvent]:
 
 
 def _watched_as_if_captured(session: Session) -> list[StepEvent] | None:
-    """Return the events of a step along the path of captures. Return None if the step never asks whether a capture is
-    under way, or fails on that path."""
+    """Return the events of a step that takes the path of captures. Return None if the step never asks whether a capture
+    is under way, or if it fails on the path of captures."""
     asked: list[Asked] = []
     session.put_inputs(1)
     try:

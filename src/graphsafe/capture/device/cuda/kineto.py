@@ -34,7 +34,7 @@ _KINDS: Sequence[tuple[tuple[str, ...], OperationKind]] = (
     (("Memset",), "fill"),
     (("Malloc", "Free", "MemAlloc", "MemFree", "HostAlloc"), "allocation"),
 )
-"Beginnings of the names of calls, without the prefix `cuda` or `cu`."
+"Prefixes of the names of API functions, after `cuda` or `cu` has been removed."
 _LEAST_GAP_US = 1.0
 "A gap between two kernels must be at least this long to be reported."
 

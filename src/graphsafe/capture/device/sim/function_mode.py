@@ -2,8 +2,8 @@
 If code requests a device, the mode tags the tensor.
 
 PyTorch's Python functions call the active mode before their first line and then run their body without it. In that
-body, `x.device` would return the true device. So these functions are kept from seeing the mode
-(`substitutes.has_torch_function`), and only C functions call it.
+body, `x.device` would return the true device. So the mode is hidden from these functions
+(`substitutes.has_torch_function`), and only C functions call the mode.
 """
 
 from __future__ import annotations

@@ -60,7 +60,8 @@ def _holds(pred: Any, node: bool) -> bool:
 
 
 def _becomes_node(name: str) -> bool:
-    """Return whether PyTorch, with the active modes, captures the call as a node, without reading its predicate."""
+    """Return whether PyTorch, with the active modes, captures the call as a node and does not read the call's
+    predicate."""
     world = worlds.active()
     entry = None if world is None else world.table.python(name)
     if world is None or entry is None:

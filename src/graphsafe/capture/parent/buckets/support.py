@@ -29,7 +29,7 @@ class BucketResult:
     axes: Mapping[str, Any]
     verdict: Verdict
     timing: Timing = field(default_factory=Timing)
-    "The times on the first device on which they were measured."
+    "The times of the first device for which times were measured."
 
     @property
     def query(self) -> Query:

@@ -69,7 +69,8 @@ class Supervisor:
         of the build children."""
         self._running: dict[int, Child] = {}
         self._memory: dict[str, tuple[int | None, int | None]] = {}
-        "Device -> bytes that the target takes, and bytes of the device, as the target's build child reported them."
+        """Device -> the peak memory of the target and the total memory of the device, in bytes, as the target's build
+        child reported them."""
         self._crowded: list[Child] = []
         "Children that ran out of memory while others were on their device."
         self._spawned: dict[int, subprocess.Popen[bytes]] = {}

@@ -38,12 +38,12 @@ class Slots:
         self._paths = paths
         reach = reachable_state(subject) if paths else ReachableState()
         self.before = {path: reach.tensors.get(path) for path in paths}
-        "The tensors that were in these places at the first visit of the break."
+        "The tensors that were in these places before the break first ran."
         self._places = {path: reach.owners[path] for path in paths if path in reach.owners}
         self._moving = False
 
     def look(self) -> None:
-        """After the first visit, find the places that still exist in the same objects."""
+        """Find the places that still exist in the same objects after the break first ran."""
         if not self._paths:
             return
         now = reachable_state(self._subject).owners

@@ -1,4 +1,4 @@
-"""Estimates the gain of a fix for each line to blame: of this fix alone, and of this fix together with those before it
+"""Estimates, for each line to blame, what a fix of this line would gain: alone, and together with the fixes before it
 in the list.
 
 The gain is computed from a step's operations. Nothing is run.

@@ -218,7 +218,7 @@ class _Inputs:
 
 
 class Asked:
-    """Counts how often an input of a graph's size was given to another graph of the same line and operations.
+    """Counts for each graph how often an input of its size was given to another graph of the same line and operations.
 
     An example is `x[:3].copy_(batch)`, followed by a replay of the graph for four rows although there is a graph for
     three rows. An input has a graph's size if exactly one copy was made since the last replay, and if it filled exactly

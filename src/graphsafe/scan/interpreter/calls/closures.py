@@ -57,8 +57,8 @@ class Closures:
         return f"<lambda>:{node.lineno - (outer.line if outer is not None else 0)}"
 
     def in_another_function(self, work: Callable[[], Summary]) -> Summary:
-        """Run `work`, which reads another function. Inside `work`, calls of closures that are running now do not count
-        as recursion."""
+        """Run `work`, which reads another function. Inside `work`, a call of a closure does not count as recursion if
+        the closure was already running before `work`."""
         called, self._called = self._called, set()
         try:
             return work()
