@@ -17,7 +17,10 @@ FAR = {
     "simulated": 3_000,
     "class_default": 3_000,
     "dataclass_default": 3_000,
+    "numpy_number": 3_000,
+    "parsed_arguments": 3_000,
 }
+STATE = ("history", "text", "array", "time", "decimal")
 SOUND = (
     *("same_work", "logged", "set_back_by_refresh", "set_back_each_epoch", "set_back_by_reset", "full", "wrapping"),
     *("paired", "long_schedule", "timed"),
@@ -25,13 +28,13 @@ SOUND = (
 SLOW = (
     *("without_refresh", "constant", "tokens", "scheduler", "by_default", "same_work", "logged"),
     *("set_back_by_reset", "full", "long_schedule", "countdown", "wrapping", "paired", "simulated", "timed"),
-    *("dataclass_default",),
+    *("dataclass_default", "text", "array", "time"),
 )
 
 
 @pytest.fixture(scope="module")
 def reports(prove: Prove) -> Reports:
-    return Reports(prove, f"{TARGETS}/far.py:build_", "sim", (*FAR, *SOUND), SLOW)
+    return Reports(prove, f"{TARGETS}/far.py:build_", "sim", (*FAR, *SOUND, *STATE), SLOW)
 
 
 @pytest.mark.parametrize("name", marked(FAR, SLOW))
@@ -58,3 +61,10 @@ def test_a_counter_that_decides_nothing_or_never_comes_so_far_is_ready(reports: 
     assert reports[name]["verdict"] == "ready"
     limits = [limit["why"] for limit in reports[name]["limits"] if limit["kind"] == "horizon"]
     assert ("each step still changes n" in "".join(limits)) == (name not in ("long_schedule", "timed"))
+
+
+@pytest.mark.parametrize("name", marked(STATE, SLOW))
+def test_other_state_that_still_changes_is_named(reports: Reports, name: str) -> None:
+    assert reports[name]["verdict"] == "ready"
+    (limit,) = [limit["why"] for limit in reports[name]["limits"] if limit["kind"] == "horizon"]
+    assert f"each step still changes {'len(state)' if name == 'history' else 'state'};" in limit

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
+import datetime
+from decimal import Decimal
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor, nn
 
@@ -287,3 +291,50 @@ class Counter:
 
 def build_dataclass_default(device: torch.device) -> Any:
     return Counter().step, (torch.randn(8, device=device),)
+
+
+class Stateful(torch.nn.Module):
+    """Keeps state of one kind, which changes in each step."""
+
+    def __init__(self, state: Any, change: Any, ends: Any = lambda state: False) -> None:
+        super().__init__()
+        self.state, self.change, self.ends = state, change, ends
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.state = self.change(self.state)
+        return x + 1 if self.ends(self.state) else x * 2
+
+
+def build_numpy_number(device: torch.device) -> Any:
+    return Stateful(numpy.int64(0), lambda n: n + 1, lambda n: n % 3_000 == 0), (torch.randn(8, device=device),)
+
+
+def build_parsed_arguments(device: torch.device) -> Any:
+    arguments = argparse.Namespace(step=0, warm_up=3_000)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        arguments.step += 1
+        return x + 1 if arguments.step >= arguments.warm_up else x * 2
+
+    return step, (torch.randn(8, device=device),)
+
+
+def build_history(device: torch.device) -> Any:
+    return Stateful([], lambda history: [*history, 1.0]), (torch.randn(8, device=device),)
+
+
+def build_text(device: torch.device) -> Any:
+    return Stateful("", lambda text: text + "x"), (torch.randn(8, device=device),)
+
+
+def build_array(device: torch.device) -> Any:
+    return Stateful(numpy.zeros(2), lambda values: values + 1), (torch.randn(8, device=device),)
+
+
+def build_time(device: torch.device) -> Any:
+    first, second = datetime.datetime(2026, 1, 1), datetime.timedelta(seconds=1)
+    return Stateful(first, lambda time: time + second), (torch.randn(8, device=device),)
+
+
+def build_decimal(device: torch.device) -> Any:
+    return Stateful(Decimal(0), lambda total: total + Decimal("0.1")), (torch.randn(8, device=device),)

@@ -61,7 +61,7 @@ class Horizon(Probe):
     varying: tuple[int, ...] = unreported(())
     "Indices of operations whose numbers changed in early steps. These numbers are not part of a path's name."
     changing: tuple[str, ...] = unreported(())
-    "Numbers on the host that steps still change after the last of the further steps."
+    "State on the host that steps still change after the last of the further steps."
     files_read: tuple[str, ...] | None = later(())
     """Files that later steps read, and files whose existence every later step checks.
 

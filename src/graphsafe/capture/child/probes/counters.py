@@ -9,15 +9,16 @@ same number of steps, as if a program had run these steps.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from types import FrameType
 from typing import Any, TypeGuard
 
+from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import Bindings, ReachableState, held_at, put_back_host, reach_with_refresh, walk
 from graphsafe.capture.child.state.containers import Slot
-from graphsafe.capture.child.targets import Subject
 from graphsafe.capture.shared.frames import is_user_file
 from graphsafe.capture.shared.replaced import tracing
 
@@ -40,10 +41,11 @@ _LARGEST = 2**53
 class Counters:
     """The numbers that a step changes, and the counters among them."""
 
-    def __init__(self, subject: Subject, early: ReachableState, steps: int) -> None:
+    def __init__(self, session: Session, early: ReachableState, steps: int) -> None:
         """Read the state before a step. `steps` is the number of steps since the state `early`."""
-        self._subject, self._early, self._steps = subject, early.values, steps
-        self._before = reach_with_refresh(subject).values
+        self._session, self._subject, self._early, self._steps = session, session.subject, early, steps
+        self._before = reach_with_refresh(session.subject)
+        self._before_on_host = self._tensors_on_host(self._before)
         self._after = ReachableState()
         self._used: set[float] = set()
         "Numbers among the constants and variables of the user's functions that ran in the step."
@@ -69,22 +71,30 @@ class Counters:
             yield
 
     def look(self) -> tuple[str, ...]:
-        """Read the state after the step. Return the paths of the numbers that still change, without numbers that only
-        the refresh reaches. A number is also left out if it is the same as before all further steps, because it may
-        only alternate."""
+        """Read the state after the step. Return the paths of the host state that still changes, without state that only
+        the refresh reaches. State is also left out if it is the same as before all further steps, because it may only
+        alternate."""
         self._after = reach_with_refresh(self._subject)
         self._bindings = Bindings(self._after, clear_caches=False)
-        found = []
         for path, value in self._after.values.items():
-            before, early = self._before.get(path), self._early.get(path)
-            if not type(value) is type(before) is type(early) or type(value) not in _NUMBERS:
+            before, early = self._before.values.get(path), self._early.values.get(path)
+            if not type(value) is type(before) is type(early) or not _is_number(value):
                 continue
             by, total = value - before, before - early  # type: ignore[operator]
-            if by and value != early:
-                found.append(path)
-            if path in self._after.owners and by and _is_usual(value) and _is_near(total, self._steps * by):
+            can_be_set = path in self._after.owners and not issubclass(type(self._after.owners[path][0]), tuple)
+            if can_be_set and by and _is_usual(value) and _is_near(total, self._steps * by):
                 self._moves[path] = value, by
-        return tuple(path for path in found if not path.startswith("refresh"))
+        found = [*_changed(self._early.hosts, self._before.hosts, self._after.hosts)]
+        on_host = self._tensors_on_host(self._after)
+        found += _changed(self._before_on_host, self._before_on_host, on_host)
+        found += [f"len({path})" for path in _changed(self._early.lengths, self._before.lengths, self._after.lengths)]
+        return tuple(path for path in found if not path.removeprefix("len(").startswith("refresh"))
+
+    def _tensors_on_host(self, reach: ReachableState) -> dict[str, str]:
+        """Return digests of the tensors in host memory. Python may decide by their values."""
+        return self._session.device.digests(
+            {path: one for path, one in reach.tensors.items() if not self._session.is_on_gpu(one)}
+        )
 
     def jumps(self) -> tuple[range, ...]:
         """Return the steps to run after each jump, nearest first. Step 0 is the step after the last one."""
@@ -139,14 +149,27 @@ class Counters:
         return all(_is_near(held_at(*owners[path]), value + steps * by) for path, (value, by) in self._moves.items())
 
 
+def _changed(early: Mapping[str, object], before: Mapping[str, object], after: Mapping[str, object]) -> Iterator[str]:
+    """Yield the paths whose values differ from both earlier values."""
+    for path, value in after.items():
+        if path in before and path in early and value != before[path] and value != early[path]:
+            yield path
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    """Return whether a value is a number of Python or of NumPy, and not a bool."""
+    numpy: Any = sys.modules.get("numpy")
+    return type(value) in _NUMBERS or (numpy is not None and isinstance(value, (numpy.integer, numpy.floating)))
+
+
 def _is_usual(value: object) -> TypeGuard[float]:
     """Return whether a value is a number that a counter may have or reach. NaN and infinity are no such numbers."""
-    return type(value) in _NUMBERS and abs(value) < _LARGEST  # type: ignore[arg-type]
+    return _is_number(value) and abs(value) < _LARGEST
 
 
 def _is_near(value: object, expected: float) -> bool:
     """Return whether a number has the expected value. A sum of floats may differ from it in its last digits."""
-    return math.isclose(value, expected, rel_tol=1e-9) if type(value) is float else value == expected
+    return math.isclose(value, expected, rel_tol=1e-9) if isinstance(value, float) else value == expected
 
 
 def _holder(container: Any) -> int:

@@ -191,7 +191,7 @@ class _Ahead(StepAhead):
 
     def _count(self, early: Bindings) -> bool:
         """Run one more step to see which numbers it changes. Return False if this step departs from known paths."""
-        counters = Counters(self._session.subject, early.reach, self._number)
+        counters = Counters(self._session, early.reach, self._number)
         self._number += 1
         try:
             with counters.watched():

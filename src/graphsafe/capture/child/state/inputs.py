@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from argparse import Namespace
 from array import array
 from collections import UserDict, UserList, deque
 from collections.abc import Iterator, Mapping
@@ -115,7 +116,7 @@ def _arguments(subject: Subject, in_objects: bool = False) -> Iterator[tuple[str
 
 
 def _holds_fields(kind: type) -> bool:
-    return kind in (UserDict, UserList, SimpleNamespace) or issubclass(kind, Mapping) or is_dataclass(kind)
+    return kind in (UserDict, UserList, SimpleNamespace, Namespace) or issubclass(kind, Mapping) or is_dataclass(kind)
 
 
 def _is_plain_object(kind: type) -> bool:

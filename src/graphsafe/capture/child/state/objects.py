@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import functools
 import queue
@@ -24,7 +25,8 @@ _MODULE = type.__dict__["__module__"].__get__
 _MODULE_VARIABLES: Callable[[Any], dict[str, Any]] = vars(types.ModuleType)["__dict__"].__get__
 _MOST_DECORATORS = 20
 _DATA = (
-    *(types.SimpleNamespace, UserDict, UserList, ChainMap, functools.partial, functools.partialmethod),
+    *(types.SimpleNamespace, argparse.Namespace, UserDict, UserList, ChainMap),
+    *(functools.partial, functools.partialmethod),
     *(queue.Queue, queue.LifoQueue, queue.PriorityQueue, threading.local),
     *(asyncio.Queue, asyncio.LifoQueue, asyncio.PriorityQueue),
 )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 from collections.abc import Callable, Collection
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 _LONGEST = 80
@@ -13,7 +16,7 @@ SCALARS = (bool, int, float, complex, str, bytes, type(None))
 
 
 def are_scalars(values: Collection[Any]) -> bool:
-    """Return whether all values are numbers, strings, bytes or None, of exactly Python's own classes."""
+    """Return whether all values are numbers, strings, bytes, times or None, of exactly Python's own classes."""
     return set(map(id, map(type, values))) <= WRITERS.keys()
 
 
@@ -52,6 +55,7 @@ _WRITTEN: dict[type, Callable[[Any], str]] = {
     complex: complex.__repr__,
     str: _text,
     bytes: _data,
+    **dict.fromkeys((datetime.datetime, datetime.date, datetime.time, datetime.timedelta, Decimal, Fraction), repr),
 }
 WRITERS = {id(kind): write for kind, write in _WRITTEN.items()}
 "The keys are the addresses of Python's own classes, because hashing a class may run code of its metaclass."

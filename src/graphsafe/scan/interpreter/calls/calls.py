@@ -261,7 +261,8 @@ def _found_by_methods(frame: Frame, function: ast.Attribute, arguments: Argument
     owners = classes_of(frame.project, frame.node, function.value, function.attr)
     if not owners or (len(owners) > 1 and not frame.step_loops and not tensors.is_for_training(frame)):
         return None
-    found = Instance(owners[0], declared=True)
+    # Whether the object outlives the step is not known, so no finding about its state follows from the class.
+    found = Instance(owners[0], declared=True, made=True)
     method = frame.project.find_method(owners[0], function.attr)
     return found if method is not None and fits(frame.engine, Function(method, found), arguments) else None
 
