@@ -165,9 +165,10 @@ def takes_device(factory: Callable[..., Any], axes: Mapping[str, Any] | tuple[st
 def subject_of(answer: Any, inputs: tuple[InputSpec, ...], device: torch.device) -> Subject:
     if issubclass(type(answer), Step):
         _check_parts(answer)
+        # A program calls `reset` between sequences of replays, so it is an event too.
+        events = {**({"reset": answer.reset} if answer.reset is not None else {}), **answer.events}
         return _checked(
-            Subject(answer.fn, tuple(answer.args), dict(answer.kwargs), answer.refresh, answer.reset, answer.events),
-            inputs,
+            Subject(answer.fn, tuple(answer.args), dict(answer.kwargs), answer.refresh, answer.reset, events), inputs
         )
     if issubclass(type(answer), torch.nn.Module):
         if inputs:
