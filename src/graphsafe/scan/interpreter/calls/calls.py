@@ -262,7 +262,7 @@ def _found_by_methods(frame: Frame, function: ast.Attribute, arguments: Argument
     if not owners or (len(owners) > 1 and not frame.step_loops and not tensors.is_for_training(frame)):
         return None
     # Whether the object outlives the step is not known, so no finding about its state follows from the class.
-    found = Instance(owners[0], declared=True, made=True)
+    found = Instance(owners[0], declared=len(owners) > 1, made=True)
     method = frame.project.find_method(owners[0], function.attr)
     return found if method is not None and fits(frame.engine, Function(method, found), arguments) else None
 
