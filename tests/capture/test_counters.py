@@ -28,7 +28,7 @@ SOUND = (
 SLOW = (
     *("without_refresh", "constant", "tokens", "scheduler", "by_default", "same_work", "logged"),
     *("set_back_by_reset", "full", "long_schedule", "countdown", "wrapping", "paired", "simulated", "timed"),
-    *("dataclass_default", "text", "array", "time"),
+    *("dataclass_default", "class_default", "parsed_arguments", "text", "array", "time", "decimal"),
 )
 
 

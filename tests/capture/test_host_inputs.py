@@ -30,7 +30,7 @@ IN_OBJECTS = ("settings",)
 SOUND = ("sigma", "guidance", "logged_flag", "request", "written")
 SLOW = (
     *("as_float", "threshold", "buffers", "list", "lagged_flag", "namespace", "queue", "records", "control"),
-    *("logged_flag", "request", "flag", "left_alone"),
+    *("logged_flag", "request", "flag", "left_alone", "only_its_shape"),
 )
 
 
@@ -56,7 +56,7 @@ def test_values_that_lead_to_no_number_accuse_nobody(reports: Reports) -> None:
     assert reports["share"]["verdict"] == "inconclusive" and reports["share"]["findings"] == []
 
 
-@pytest.mark.parametrize("name", ["unread", "only_its_shape"])
+@pytest.mark.parametrize("name", marked(("unread", "only_its_shape"), SLOW))
 def test_an_input_that_the_step_does_not_read_is_harmless(reports: Reports, name: str) -> None:
     assert reports[name]["verdict"] == "ready"
     assert ("args[1]", "no output depends on it") in [(one["what"], one["why"]) for one in reports[name]["limits"]]
