@@ -1,8 +1,7 @@
 """The output format `concise`, with one line per finding, for editors and grep: `path:line:col: CODE message`.
 
 For a warning or a note, the level stands between the code and the message. The mark that a run gave to a prediction
-(`confirmed`, `refuted` or `not-executed`) stands at the end. Fresh buffers come last, with one line per
-file.
+(`confirmed`, `refuted` or `not-executed`) stands at the end. Fresh buffers come last, with one line per file.
 """
 
 from __future__ import annotations

@@ -162,9 +162,6 @@ _FROZE = {
 }
 
 
-_GIVE_A_RESET = "give it a reset, which makes room for further steps"
-
-
 def _doubts(probes: Probes) -> tuple[str, ...]:
     """Return the doubts that rule out the verdict `ready` although nothing disproves it."""
     construct, step, capture, replay, twin = probes.construct, probes.step, probes.capture, probes.replay, probes.twin
@@ -230,7 +227,8 @@ def _doubts_of_comparison(replay: Replay, twin: Twin) -> Iterator[str]:
     if unvaried:
         yield f"{listed(list(unvaried), most=3)} could not be varied: give them new values in refresh"
     if twin.status == "skipped" and twin.first_error is not None:
-        yield f"the step runs only a few times, so no second capture was possible: {_GIVE_A_RESET}"
+        doubt = "the step runs only a few times, so no second capture was possible"
+        yield f"{doubt}: give it a reset, which makes room for further steps"
 
 
 def _covered(plan: Plan | None) -> float:

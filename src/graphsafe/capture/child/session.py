@@ -155,6 +155,10 @@ class Session:
         """Return whether a tensor is on the session's device or on another GPU, and not on the host."""
         return self.device.is_on_device(tensor) or self.device.is_on_other_gpu(tensor)
 
+    def on_host(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return the tensors in host memory."""
+        return {path: tensor for path, tensor in tensors.items() if not self.is_on_gpu(tensor)}
+
     def offset(self) -> int | None:
         state = self.device.random_states().get(self.device.name)
         return None if state is None else state.offset

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import torch
@@ -122,15 +122,14 @@ class _Trial:
         self._snapshot = snapshot
         inputs = inputs_of(session.subject)
         self.original = host_values(session.device, inputs)
-        self.on_host = {path for path, one in inputs.items() if not session.is_on_gpu(one)}
+        on_host = session.on_host(inputs)
+        self.on_host = on_host.keys()
         self._all_zero = True
         self._opaque: str | None = None
         "The type of the object that the step returns, if no tensor is found in it."
-        reads = HostReads(session.subject, {path: one for path, one in inputs.items() if path in self.on_host})
-        self._around: AbstractContextManager[object] = reads
-        "The context in which the steps run."
-        self._base, self._base_nan = self._run({}, OWN_INPUTS)
-        self._around, self._read = nullcontext(), reads.paths
+        reads = HostReads(session.subject, on_host)
+        self._base, self._base_nan = self._run({}, OWN_INPUTS, reads)
+        self._read = reads.paths
 
     def proposed(self, path: str, k: int, kind: int) -> torch.Tensor | None:
         """Return proposal number `kind` for replay `k`. Return None if there is no such proposal, or if the input
@@ -206,26 +205,26 @@ class _Trial:
             return None
         return None if nan and not self._base_nan else digests
 
-    def _run(self, new: Values, what: str) -> tuple[Outcome, bool]:
+    def _run(self, new: Values, what: str, reads: HostReads | None = None) -> tuple[Outcome, bool]:
         """Run two steps. One step is not enough, because an input may have no effect in a single step: a cache is
         empty, or a plan was made earlier."""
         self._session.channel.phase(f"try {what}")
         digests: dict[str, str] = {}
         nan = False
         for number in (1, 2):
-            found, is_nan = self._step(new)
+            found, is_nan = self._step(new, reads)
             digests |= {f"{number} {path}": digest for path, digest in found.items()}
             nan = nan or is_nan
         return digests, nan
 
-    def _step(self, new: Values) -> tuple[Outcome, bool]:
+    def _step(self, new: Values, reads: HostReads | None) -> tuple[Outcome, bool]:
         session = self._session
         inputs = inputs_of(session.subject)
         for path, values in new.items():
             session.device.store(inputs[path], values)
         session.seed(0)
         given, versions = session.device.digests(inputs), _versions(inputs)
-        with self._around:
+        with reads or nullcontext():
             returned = session.step()
         outputs = session.outputs_of(returned)
         is_plain = issubclass(type(returned), (*SCALARS, dict, list, tuple))

@@ -44,6 +44,9 @@ LOADER_NAME = re.compile(r"(^loader|(^|_)((data|train|training)_?(data_?)?loader
 BATCHES = of_elements("iterator", Unknown(loaded=True))
 "A data loader. Its batches are tensors on the host, or hold such tensors."
 
+CONTAINER_METHODS = frozenset(name for kind in (dict, list, set, str, bytes) for name in dir(kind))
+"Names of methods of Python's containers and strings. Objects of other classes may have methods with these names too."
+
 MODEL = "model|net|network|unet|transformer|dit|policy|actor|decoder|denoiser|denoise_fn|generator"
 "A pattern for the names that step loops usually give to models."
 

@@ -10,7 +10,7 @@ from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import sequence
-from graphsafe.scan.domain.naming import last_name, names_host
+from graphsafe.scan.domain.naming import CONTAINER_METHODS, last_name, names_host
 from graphsafe.scan.domain.summary import StepInput
 from graphsafe.scan.domain.values import (
     INT,
@@ -45,8 +45,6 @@ from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.state.own_changes import own_change
 from graphsafe.scan.state.provenance import is_plain_parameter
 
-_SHARED_NAMES = frozenset(name for kind in (list, dict, set, str) for name in dir(kind))
-"Names of tensor methods that containers or strings have too."
 _SIZES = frozenset(("size", "dim", "numel", "nelement"))
 
 
@@ -83,7 +81,7 @@ def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, 
     on_host = unknown.host or (isinstance(node.func, ast.Attribute) and names_host(node.func.value))
     fits = fits_tensors(node)
     is_op = fits and frame.ops.method(name) is not None
-    if on_host and (not is_op or (name in _SHARED_NAMES and not unknown.compared)):
+    if on_host and (not is_op or (name in CONTAINER_METHODS and not unknown.compared)):
         return Unknown(unknown.step, host=True)
     guessed = type(receiver) is Unknown and frame.hot and name in frame.ops.tensor_hints("value")
     tensor = _suggested(frame, node, unknown, on_host, guessed, name) if fits else None
@@ -166,7 +164,7 @@ def _suggested(
         return None
     if name in ("tolist", "numpy"):
         return Tensor(where="any", step=step, certain=False)
-    if is_op and name not in _SHARED_NAMES and name not in _SIZES:
+    if is_op and name not in CONTAINER_METHODS and name not in _SIZES:
         # The result of an operator is not an object of the project. It is also not a number, because numbers have no
         # such method.
         computed = isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.BinOp)

@@ -11,6 +11,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from graphsafe.scan.domain.naming import CONTAINER_METHODS
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.overrides import is_of_tests
@@ -19,9 +20,7 @@ from graphsafe.scan.symbols.project import Project
 MAX_CLASSES = 40
 "The largest number of classes that may define a method. Names with more definitions do not tell the class."
 _DEFINED = re.compile(rb"^(?:class[ \t]+(\w+)|[ \t]+(?:async[ \t]+)?def[ \t]+([A-Za-z]\w*)\(\s*self\b)", re.M)
-_SHARED = frozenset(
-    (name for kind in (dict, list, set, str, bytes) for name in dir(kind)),
-) | frozenset(
+_SHARED = CONTAINER_METHODS | frozenset(
     "add_graph add_histogram add_image add_module add_param_group add_scalar add_scalars apply apply_gradients "
     "backward buffers children close compile cpu cuda debug double elapsed_time error eval extra_repr float flush "
     "forward from_pretrained get_buffer get_extra_state get_last_lr get_parameter get_rng_state get_state "

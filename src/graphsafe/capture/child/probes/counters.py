@@ -45,7 +45,7 @@ class Counters:
         """Read the state before a step. `steps` is the number of steps since the state `early`."""
         self._session, self._subject, self._early, self._steps = session, session.subject, early, steps
         self._before = reach_with_refresh(session.subject)
-        self._before_on_host = self._tensors_on_host(self._before)
+        self._before_on_host = session.device.digests(session.on_host(self._before.tensors))
         self._after = ReachableState()
         self._used: set[float] = set()
         "Numbers among the constants and variables of the user's functions that ran in the step."
@@ -84,17 +84,13 @@ class Counters:
             can_be_set = path in self._after.owners and not issubclass(type(self._after.owners[path][0]), tuple)
             if can_be_set and by and _is_usual(value) and _is_near(total, self._steps * by):
                 self._moves[path] = value, by
-        found = [*_changed(self._early.hosts, self._before.hosts, self._after.hosts)]
-        on_host = self._tensors_on_host(self._after)
-        found += _changed(self._before_on_host, self._before_on_host, on_host)
-        found += [f"len({path})" for path in _changed(self._early.lengths, self._before.lengths, self._after.lengths)]
+        on_host = self._session.device.digests(self._session.on_host(self._after.tensors))
+        found = [
+            *_changed(self._after.hosts, self._before.hosts, self._early.hosts),
+            *_changed(on_host, self._before_on_host),  # Python may decide by the values of these tensors
+        ]
+        found += [f"len({path})" for path in _changed(self._after.lengths, self._before.lengths, self._early.lengths)]
         return tuple(path for path in found if not path.removeprefix("len(").startswith("refresh"))
-
-    def _tensors_on_host(self, reach: ReachableState) -> dict[str, str]:
-        """Return digests of the tensors in host memory. Python may decide by their values."""
-        return self._session.device.digests(
-            {path: one for path, one in reach.tensors.items() if not self._session.is_on_gpu(one)}
-        )
 
     def jumps(self) -> tuple[range, ...]:
         """Return the steps to run after each jump, nearest first. Step 0 is the step after the last one."""
@@ -149,10 +145,10 @@ class Counters:
         return all(_is_near(held_at(*owners[path]), value + steps * by) for path, (value, by) in self._moves.items())
 
 
-def _changed(early: Mapping[str, object], before: Mapping[str, object], after: Mapping[str, object]) -> Iterator[str]:
-    """Yield the paths whose values differ from both earlier values."""
-    for path, value in after.items():
-        if path in before and path in early and value != before[path] and value != early[path]:
+def _changed(now: Mapping[str, object], *earlier: Mapping[str, object]) -> Iterator[str]:
+    """Yield the paths whose values differ from all earlier values. A path that was not there earlier is left out."""
+    for path, value in now.items():
+        if all(path in then and value != then[path] for then in earlier):
             yield path
 
 

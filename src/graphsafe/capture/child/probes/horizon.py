@@ -169,7 +169,9 @@ class _Ahead(StepAhead):
             except TargetError as error:
                 # An index ran beyond its buffer. A real program would have reset the index earlier.
                 self._departure = None
-                if number == reset_at + 1 or not self._reset():
+                # With several ranks, the other ranks would go on without a reset.
+                can_go_on = number != reset_at + 1 and self._session.ranks.size == 1
+                if not can_go_on or not call_reset(self._session.subject):
                     return held, f"step {number} ahead failed: {error.line}"
                 reset_at = number
                 continue
@@ -180,14 +182,6 @@ class _Ahead(StepAhead):
                 self._turns.append(path)
             held = number
         return held, None
-
-    def _reset(self) -> bool:
-        """Call the user's `reset`, and return whether there is one. With several ranks, the others would go on."""
-        subject = self._session.subject
-        if subject.reset is None or self._session.ranks.size > 1:
-            return False
-        call_reset(subject)
-        return True
 
     def _count(self, early: Bindings) -> bool:
         """Run one more step to see which numbers it changes. Return False if this step departs from known paths."""
@@ -356,7 +350,7 @@ class _Ahead(StepAhead):
         # Objects of the user's own classes may hold settings of a request, so host tensors in them are changed too. If
         # there is a refresh, they are not changed, because the refresh may keep a counter in such an object.
         found = with_objects(subject) if subject.refresh is None else inputs_of(subject)
-        on_host = {path: one for path, one in found.items() if not self._session.is_on_gpu(one)}
+        on_host = self._session.on_host(found)
         if subject.refresh is None:
             return on_host
         given = self._host_inputs

@@ -65,7 +65,7 @@ class StepAhead:
         self._given: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
         "Path -> a host tensor, and the values that are put into it before a step."
         given = inputs_of(session.subject) if session.subject.refresh is not None else {}
-        self._host_inputs = {path: one.detach().clone() for path, one in given.items() if not session.is_on_gpu(one)}
+        self._host_inputs = {path: one.detach().clone() for path, one in session.on_host(given).items()}
         "The first values of the arguments on the host, if there is a refresh."
         self._unnamed = Unnamed()
         self._random_source = session.device.random_source()

@@ -164,11 +164,10 @@ class Twins:
 
     def _reset(self) -> bool:
         """Call the user's `reset`, and return whether there is one."""
-        if self._session.subject.reset is None:
-            return False
-        call_reset(self._session.subject)
-        self._eager_error = None
-        return True
+        was_reset = call_reset(self._session.subject)
+        if was_reset:
+            self._eager_error = None
+        return was_reset
 
     def _not_again(self, failure: CaptureFailure) -> Twin:
         """Return the probe for a failed second capture. The failure says nothing about the capture if memory is short,

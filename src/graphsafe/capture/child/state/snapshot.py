@@ -38,11 +38,13 @@ def smallest(tensors: Mapping[str, torch.Tensor], most: int) -> dict[str, torch.
     return {path: tensor for (path, tensor), held in zip(ordered, sums, strict=True) if held <= most}
 
 
-def call_reset(subject: Subject) -> None:
-    """Call the user's `reset`, if there is one. Raises TargetError if it fails."""
-    if subject.reset is not None:
-        with users_code("step", "reset failed", defined_at(subject.reset)):
-            subject.reset()
+def call_reset(subject: Subject) -> bool:
+    """Call the user's `reset`, and return whether there is one. Raises TargetError if it fails."""
+    if subject.reset is None:
+        return False
+    with users_code("step", "reset failed", defined_at(subject.reset)):
+        subject.reset()
+    return True
 
 
 class Undo:
