@@ -123,7 +123,7 @@ class _Trial:
         inputs = inputs_of(session.subject)
         self.original = host_values(session.device, inputs)
         on_host = session.on_host(inputs)
-        self.on_host = on_host.keys()
+        self.on_host = {*on_host}
         self._all_zero = True
         self._opaque: str | None = None
         "The type of the object that the step returns, if no tensor is found in it."
