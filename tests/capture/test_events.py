@@ -58,9 +58,8 @@ def test_an_event_that_fails_leaves_the_verdict_open_and_says_why() -> None:
     assert ["the event 'fail' failed: ZeroDivisionError" in limit.why for limit in report.limits] == [True]
 
 
-@pytest.mark.parametrize(
-    ("name", "event"), [("second", "add"), pytest.param("adopted_later", "announce", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "event"), [("second", "add"), ("adopted_later", "announce")])
 def test_an_event_that_acts_the_second_time_or_some_rounds_later_is_named(name: str, event: str) -> None:
     report = graphsafe.capture(f"{TARGETS}:{name}", device="sim")
     assert report.verdict == "not-ready"

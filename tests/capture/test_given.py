@@ -73,6 +73,7 @@ def make_step(scale: float) -> Any:
     return step
 
 
+@pytest.mark.slow
 def test_a_closure_keeps_its_views_and_a_test_finds_it_ready() -> None:
     report = graphsafe.assert_ready(make_step(2.0), (torch.rand(2, 4),), device="sim:1")
     assert str(report.target).endswith("test_given.py:make_step.step")

@@ -55,6 +55,7 @@ def test_changed_state_is_reported_at_the_line_that_changes_it_if_the_step_reads
     assert not [one for one in reports[name]["limits"] if one["kind"] == "no-line"]
 
 
+@pytest.mark.slow
 def test_a_rate_that_a_schedule_changes_has_its_own_repair(reports: Reports) -> None:
     found = {
         name: next(one for one in reports[name]["findings"] if one["code"] == "GS702")

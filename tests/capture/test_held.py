@@ -14,6 +14,7 @@ SOUND = (
 UNREADABLE = ("zip", "generator", "like_elements", "future")
 SLOW = (
     "view",
+    "distribution",
     "view_of_tensor",
     "prior",
     *SOUND[3:],

@@ -88,7 +88,7 @@ def test_what_decides_nothing_is_ready(reports: Reports, name: str) -> None:
 
 def test_a_number_that_still_changes_is_a_limit(reports: Reports) -> None:
     (limit,) = [limit for limit in reports["logged"]["limits"] if limit["kind"] == "horizon"]
-    assert "each step still changes n, spent" in limit["why"]
+    assert "steps still change n, spent" in limit["why"]
     assert "horizon" not in [limit["kind"] for limit in reports["dropout"]["limits"]]
 
 
@@ -152,4 +152,4 @@ def test_a_refresh_that_seldom_changes_the_data_is_enough(prove: Prove) -> None:
 def test_the_steps_before_another_path_are_not_called_all_further_steps(status: ProbeStatus, begins: str) -> None:
     answers = Answers(written(Horizon(status, steps=8, changing=("n",))))
     (limit,) = limits_of(answers, is_captured=True, called="step.py:build", device="sim:0")
-    assert limit.why.startswith(f"{begins}each step still changes n")
+    assert limit.why.startswith(f"{begins}steps still change n")

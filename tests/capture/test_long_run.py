@@ -105,6 +105,7 @@ class Glitch:
         return None
 
 
+@pytest.mark.slow
 @pytest.mark.child
 def test_each_replay_is_compared_where_inputs_come_back(tmp_path: Path) -> None:
     job = Job("measure", str(tmp_path), f"{TARGETS / 'long.py'}:cycling", "sim:0")

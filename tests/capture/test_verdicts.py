@@ -117,6 +117,7 @@ def test_random_numbers_of_replays_are_those_of_eager_steps(reports: Reports) ->
     assert probes_of(reports["device_counter"])["replay"]["rng_law"] == "skipped"
 
 
+@pytest.mark.slow
 def test_what_a_guard_keeps_out_of_captures_is_a_note(reports: Reports) -> None:
     for name in ("bad_integers", "guarded_meter"):
         assert codes_of(reports[name], "error", "warning") == []

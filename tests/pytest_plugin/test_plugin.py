@@ -232,6 +232,7 @@ def test_a_factory_that_cannot_be_run_fails_and_leaves_the_lock_alone(pytester: 
         result.stdout.fnmatch_lines(["*this machine has *"])
 
 
+@pytest.mark.slow
 def test_a_factory_is_proven_and_compared_with_its_entry_in_the_lock(pytester: pytest.Pytester) -> None:
     text = """
         import pytest, torch

@@ -111,6 +111,32 @@ def build_by_default(device: torch.device) -> graphsafe.Step:
     return _step(device, ByDefault())
 
 
+class Share(Counting):
+    """Decides by the share of the steps that are done, which only a division tells."""
+
+    def compute(self, x: Tensor) -> Tensor:
+        return x * 3 if self.n / 20_000 >= 0.3 else x * 2
+
+
+def build_share(device: torch.device) -> graphsafe.Step:
+    return _step(device, Share())
+
+
+class Sum(Counting):
+    """Decides by the sum of two counters, before its position comes to the end of a cache."""
+
+    prompt = 1_000
+
+    def compute(self, x: Tensor) -> Tensor:
+        if self.n > 8_000:
+            raise IndexError("the cache is full")
+        return x * 3 if self.prompt + self.n > 4_096 else x * 2
+
+
+def build_sum(device: torch.device) -> graphsafe.Step:
+    return _step(device, Sum())
+
+
 # Sound steps
 
 
@@ -317,6 +343,17 @@ def build_parsed_arguments(device: torch.device) -> Any:
         return x + 1 if arguments.step >= arguments.warm_up else x * 2
 
     return step, (torch.randn(8, device=device),)
+
+
+def build_epochs(device: torch.device) -> Any:
+    """Only every 300th step changes the epoch, the tenth epoch changes the step."""
+    batches = {"n": 0}
+
+    def change(state: float) -> float:
+        batches["n"] += 1
+        return state + 0.5 if batches["n"] % 300 == 0 else state
+
+    return Stateful(0.0, change, lambda epoch: epoch >= 5), (torch.randn(8, device=device),)
 
 
 def build_history(device: torch.device) -> Any:

@@ -47,7 +47,7 @@ def limits_of(answers: Answers, is_captured: bool, called: str, device: str) -> 
         # If a further step took another path, `ahead.steps` counts only the steps before it.
         after = f"after {count(ahead.steps, 'further step')}, " if ahead.status == "pass" else "in further steps, "
         names = listed(ahead.changing, most=3)
-        yield Limit("horizon", called, f"{after}each step still changes {names}; {_LATER_EFFECT}")
+        yield Limit("horizon", called, f"{after}steps still change {names}; {_LATER_EFFECT}")
     elif ahead.status == "pass" and ahead.steps is not None and ahead.steps < USUAL_STEPS:
         ran = count(ahead.steps, "further step")
         yield Limit("horizon", called, f"there was time for only {ran}; {_LATER_EFFECT}")

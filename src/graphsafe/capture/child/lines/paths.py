@@ -23,6 +23,12 @@ def calls_of(operations: Iterable[Operation], varying: Collection[int]) -> list[
     ]
 
 
+def texts_of(path: Iterable[Operation]) -> Set[str]:
+    """Return the strings among the arguments, such as settings of kernels and sources of random numbers. The simulated
+    device computes the same with other settings, so its rounds do not test settings."""
+    return {one for operation in path for one in operation.numbers if not NUMBER.match(one)}
+
+
 def name_of_path(calls: Iterable[str]) -> str:
     """Return a short name for a path. `calls` are the path's operations, as strings from `calls_of`."""
     return hashlib.blake2b("\n".join(calls).encode(), digest_size=12).hexdigest()

@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, count
 from types import FrameType
 from typing import Any, TypeGuard
 
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import Bindings, ReachableState, held_at, put_back_host, reach_with_refresh, walk
 from graphsafe.capture.child.state.containers import Slot
+from graphsafe.capture.child.time_left import TimeLeft
 from graphsafe.capture.shared.frames import is_user_file
 from graphsafe.capture.shared.replaced import tracing
 
+SETTLING_STEPS = 64
+"State that has not changed since this many further steps is taken for settled."
 BEFORE = 2
 "After a jump, this many steps run before a counter comes to the value in question."
 _AFTER = 3
@@ -33,6 +36,8 @@ _LONGEST = 64
 "The approximate limit on the number of steps after a jump."
 _FARTHEST = 10_000_000
 "No program is expected to run more steps than this."
+_SEARCHED = (1_000, 10_000, 100_000, 1_000_000)
+"A search first tries steps after these numbers of steps."
 _NUMBERS = (int, float)
 _LARGEST = 2**53
 "Floats cannot represent all larger integers."
@@ -52,6 +57,9 @@ class Counters:
         self._moves: dict[str, tuple[float, float]] = {}
         "Path of a counter -> its value, and the amount by which a step changes it."
 
+    def __bool__(self) -> bool:
+        return bool(self._moves)
+
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Record the numbers that the user's functions use in this block."""
@@ -70,37 +78,40 @@ class Counters:
         with tracing(calls):
             yield
 
-    def look(self) -> tuple[str, ...]:
-        """Read the state after the step. Return the paths of the host state that still changes, without state that only
-        the refresh reaches. State is also left out if it is the same as before all further steps, because it may only
-        alternate."""
+    def look(self, settled: ReachableState | None) -> tuple[str, ...]:
+        """Read the state after the step. Return the paths of the host state that still changes: its values differ from
+        those before all further steps and from those in the state `settled`, by default the state before the last step.
+        State that only the refresh reaches is left out. State that alternates may be left out too."""
+        settled = settled or self._before
         self._after = reach_with_refresh(self._subject)
         self._bindings = Bindings(self._after, clear_caches=False)
+        resets = {"reset": self._subject.reset, "events": dict(self._subject.events)}
+        set_back = {_holder(owner) for owner, _ in walk(resets).owners.values()}
         for path, value in self._after.values.items():
             before, early = self._before.values.get(path), self._early.values.get(path)
             if not type(value) is type(before) is type(early) or not _is_number(value):
                 continue
             by, total = value - before, before - early  # type: ignore[operator]
-            can_be_set = path in self._after.owners and not issubclass(type(self._after.owners[path][0]), tuple)
+            owner = self._after.owners[path][0] if path in self._after.owners else ()
+            can_be_set = not issubclass(type(owner), tuple) and _holder(owner) not in set_back
             if can_be_set and by and _is_usual(value) and _is_near(total, self._steps * by):
                 self._moves[path] = value, by
         on_host = self._session.device.digests(self._session.on_host(self._after.tensors))
         found = [
-            *_changed(self._after.hosts, self._before.hosts, self._early.hosts),
+            *_changed(self._after.hosts, settled.hosts, self._early.hosts),
             *_changed(on_host, self._before_on_host),  # Python may decide by the values of these tensors
         ]
-        found += [f"len({path})" for path in _changed(self._after.lengths, self._before.lengths, self._early.lengths)]
+        found += [f"len({path})" for path in _changed(self._after.lengths, settled.lengths, self._early.lengths)]
         return tuple(path for path in found if not path.removeprefix("len(").startswith("refresh"))
 
-    def jumps(self) -> tuple[range, ...]:
-        """Return the steps to run after each jump, nearest first. Step 0 is the step after the last one."""
-        owners, resets = self._after.owners, {"reset": self._subject.reset, "events": dict(self._subject.events)}
-        set_back = {_holder(owner) for owner, _ in walk(resets).owners.values()}
-        self._moves = {path: move for path, move in self._moves.items() if _holder(owners[path][0]) not in set_back}
+    def jumps(self, far: int | None) -> tuple[range, ...]:
+        """Return the steps to run after each jump, nearest first. Step 0 is the step after the last one. `far` is a
+        step found by `first_departing`; if a counter is set back at a nearer jump, no program comes to this step."""
         moves, numbers = set(self._moves.values()), self._numbers()
-        if self._subject.refresh is not None and moves:
+        if self._subject.refresh is not None:
             moves.add((self._steps + 1, 1))  # a refresh may decide by the number of the step
-        wanted = {ahead for move in moves for number in numbers for ahead in self._reached(number, *move)}
+        wanted = {far} if far is not None else set()
+        wanted |= {ahead for move in moves for number in numbers for ahead in self._reached(number, *move)}
         found: list[range] = []
         for ahead in sorted(wanted):
             if found and ahead < min(found[-1].stop + _NEAR, found[-1].start + _LONGEST):
@@ -143,6 +154,27 @@ class Counters:
         """Return whether each counter has the value that it should have after `steps` more steps."""
         owners = self._after.owners
         return all(_is_near(held_at(*owners[path]), value + steps * by) for path, (value, by) in self._moves.items())
+
+
+def first_departing(try_ahead: Callable[[int], bool | None], time_left: TimeLeft) -> int | None:
+    """Find by bisection the first later step that departs from known paths, as the number of steps before it. Its
+    number need not stand in the code: Python may compare a ratio, a product or a sum of two counters.
+
+    `try_ahead(steps)` returns whether the step after so many steps is as before, or None if the step is impossible, for
+    example because a position is beyond its buffer. Return None if no step departs, or if the time is over."""
+    low, high, as_before = 0, 0, None
+    for tried in count(1):
+        ahead = (low + high) // 2 if high else next((far for far in _SEARCHED if far > low), low)
+        if ahead == low:
+            return high if as_before is False else None
+        if time_left.is_over(tried):
+            return None
+        result = try_ahead(ahead)
+        if result:
+            low = ahead
+        else:
+            high, as_before = ahead, result
+    return None
 
 
 def _changed(now: Mapping[str, object], *earlier: Mapping[str, object]) -> Iterator[str]:

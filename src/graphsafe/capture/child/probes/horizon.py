@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from dataclasses import replace
 
@@ -19,13 +19,14 @@ import torch
 from graphsafe.capture.answers.probes import StateWrites
 from graphsafe.capture.child.compare import difference
 from graphsafe.capture.child.lines.clocks import A_DAY, LATER, clocks_ahead
-from graphsafe.capture.child.lines.operations import NUMBER, Operation, Unnamed
-from graphsafe.capture.child.lines.paths import calls_of, name_of_path
-from graphsafe.capture.child.probes.counters import BEFORE, Counters
+from graphsafe.capture.child.lines.operations import Operation, Unnamed
+from graphsafe.capture.child.lines.paths import calls_of, name_of_path, texts_of
+from graphsafe.capture.child.probes.counters import BEFORE, SETTLING_STEPS, Counters, first_departing
 from graphsafe.capture.child.probes.step_ahead import EARLY, StepAhead
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import (
     Bindings,
+    ReachableState,
     StateError,
     call_reset,
     copies_of,
@@ -84,6 +85,8 @@ class _Ahead(StepAhead):
         "Whether there were many paths and none of them repeated. Later steps are then expected to take more new paths."
         self._changing: tuple[str, ...] = ()
         "Numbers on the host that steps still change after the last further step."
+        self._settled: ReachableState | None = None
+        "The state after `SETTLING_STEPS` further steps."
         self._counters: Counters | None = None
         self._last = 0
         "The number of the step after which the counters were read."
@@ -181,6 +184,8 @@ class _Ahead(StepAhead):
             if path not in self._turns[-1:]:
                 self._turns.append(path)
             held = number
+            if number == SETTLING_STEPS:
+                self._settled = reach_with_refresh(self._session.subject)
         return held, None
 
     def _count(self, early: Bindings) -> bool:
@@ -196,17 +201,18 @@ class _Ahead(StepAhead):
         if self._departure is not None and not self._takes_other_path():
             return False
         with suppress(StateError):
-            self._changing = counters.look()
+            self._changing = counters.look(self._settled)
             self._counters, self._last = counters, self._number
         return True
 
     def _jump(self) -> None:
         """Set counters ahead to values at which Python may decide differently, and run steps there."""
-        if self._counters is None or self._most <= USUAL_STEPS or not self._works():
+        if not self._counters or self._most <= USUAL_STEPS or not self._works():
             return
         self._under, time_left = "further steps", TimeLeft(_CPU_SECONDS_AHEAD, _SECONDS)
         try:
-            for done, steps in enumerate(self._counters.jumps()):
+            far = first_departing(functools.partial(self._try_ahead, self._counters), time_left)
+            for done, steps in enumerate(self._counters.jumps(far)):
                 if time_left.is_over(done) or not self._holds_after_jump(self._counters, steps):
                     break
         except (StateError, TargetError, RuntimeError):
@@ -215,9 +221,24 @@ class _Ahead(StepAhead):
             with suppress(StateError):
                 self._counters.set_ahead(0)
 
+    def _try_ahead(self, counters: Counters, ahead: int) -> bool | None:
+        """Run the step after `ahead` more steps. Return whether its path is known; None if it cannot be reached."""
+        counters.set_ahead(ahead)
+        self._number = self._last + ahead + 1
+        try:
+            self._compared_step()
+        except TargetError:
+            self._departure = None
+            if not self._works():
+                raise
+            return None
+        is_known = self._departure is None or self._is_known_path()
+        self._departure = None
+        return is_known if counters.are_ahead(ahead + 1) else None
+
     def _holds_after_jump(self, counters: Counters, steps: range) -> bool:
-        """Return whether steps after a jump are like those before. If the first steps after the jump already depart,
-        the departure is ignored, because other state then does not agree with the counters."""
+        """Return whether steps after a jump are like those before. A departure of the first steps is ignored, because
+        other state then does not agree with the counters."""
         counters.set_ahead(steps.start)
         for ahead in steps:
             self._number = self._last + ahead + 1
@@ -274,7 +295,7 @@ class _Ahead(StepAhead):
         refresh can then show whether both steps compute the same. Rounds cannot test a step that uses other memory: the
         memory of the capture may have been freed and may still hold the same values."""
         departure, session = self._departure, self._session
-        if departure is None or departure.what == "memory" or not self._texts(self._path) <= self._known_texts:
+        if departure is None or departure.what == "memory" or not texts_of(self._path) <= self._known_texts:
             return False
         if session.subject.refresh is None or session.ranks.size > 1 or len(self._paths) >= _MOST_PATHS:
             return False
@@ -284,12 +305,7 @@ class _Ahead(StepAhead):
 
     @functools.cached_property
     def _known_texts(self) -> Set[str]:
-        return self._texts(operation for operation, _ in self._expected)
-
-    def _texts(self, path: Iterable[Operation]) -> Set[str]:
-        """Return the strings among the arguments, such as settings of kernels and sources of random numbers. The
-        simulated device computes the same with other settings, so its rounds do not test settings."""
-        return {one for operation in path for one in operation.numbers if not NUMBER.match(one)}
+        return texts_of(operation for operation, _ in self._expected)
 
     def _is_known_path(self) -> bool:
         """Return whether a further step took the current step's path before. The departure is then forgotten."""
