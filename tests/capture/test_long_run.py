@@ -119,3 +119,14 @@ def test_each_replay_is_compared_where_inputs_come_back(tmp_path: Path) -> None:
     assert (sound.compared, sound.drifts) == (40, ())
     (drift,) = told.drifts
     assert (drift.replay, drift.max_abs) == (12, pytest.approx(1.0))
+
+
+@pytest.mark.child
+def test_state_that_replays_train_at_another_rate_than_eager_steps_is_told(tmp_path: Path) -> None:
+    job = Job("measure", str(tmp_path), f"{TARGETS / 'long.py'}:slower", "sim:0")
+    with opened(job, Channel(job)) as session:
+        with session.device.capture_stream():
+            session.warm_up()
+        recording: Any = session.device.record(session.subject)
+        told = long_run(session, recording, 40).growth
+    assert {(one.output, one.replay) for one in told.drifts} == {("state model.weight", 20), ("state model.bias", 20)}

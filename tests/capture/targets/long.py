@@ -76,3 +76,22 @@ def failing(device):
             raise IndexError("no batch of this number")
 
     return stepped(device, fail)
+
+
+def slower(device):
+    """From the twentieth replay on, a smaller rate trains the weights. The step returns its loss only."""
+    model = torch.nn.Linear(8, 8).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(x):
+        optimizer.zero_grad(set_to_none=False)
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    def refresh(args, kwargs, k):
+        args[0].copy_(torch.randn(4, 8))
+        optimizer.param_groups[0]["lr"] = 0.1 if k < 20 else 0.01
+
+    return graphsafe.Step(step, (torch.randn(4, 8, device=device),), refresh=refresh)

@@ -2,9 +2,9 @@
 
 Between replays the values of changed tensors are put back, because a cache must not overflow. The bindings of names are
 not put back: a refresh may leak memory through such bindings, and putting them back would hide the leak. At ten points,
-graphsafe collects garbage, measures memory, overwrites freed memory, and compares the replay with an eager step. (The
-overwriting exposes a graph that still reads freed memory.) If the same inputs recur periodically, the outputs of each
-replay are compared with earlier outputs for the same inputs.
+graphsafe collects garbage, measures memory, overwrites freed memory, and compares the outputs and the written state of
+the replay with those of an eager step. (The overwriting exposes a graph that still reads freed memory.) If the same
+inputs recur periodically, the outputs of each replay are compared with earlier outputs for the same inputs.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import statistics
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -32,6 +33,7 @@ from graphsafe.capture.child.state import (
     generators_of,
     inputs_of,
     reachable_state,
+    smallest,
 )
 from graphsafe.capture.child.targets import TargetError, describe
 from graphsafe.capture.device.protocol import Recording
@@ -44,6 +46,8 @@ _WATCHED = 20
 _MOST_SURPRISES = 50
 """If replays differ from an earlier replay, at most this many of them are compared with an eager step. A step with
 float atomics has many such replays."""
+_MOST_STATE = 256 * 2**20
+"State that replays write is compared up to this total size in bytes, the smallest tensors first."
 _STATM = "/proc/self/statm"
 
 
@@ -120,6 +124,7 @@ class _LongRun:
         state = Snapshot(session.device, session.subject, clear_caches=False)
         self._recording.replay()
         session.device.synchronize()
+        self._written = frozenset(smallest({path: state.tensors[path] for path in state.changed()}, _MOST_STATE))
         return Undo(session.device, state)
 
     def _state(self) -> dict[str, torch.Tensor]:
@@ -148,7 +153,7 @@ class _LongRun:
         if digests != before:
             self._surprises += 1
             self._given[k] = digests
-            self._compare(number, host_values(session.device, outputs), self._eager(number))
+            self._compare(number, self._results(self._recording.outputs), self._eager(number))
 
     def look(self, number: int) -> None:
         session, device = self._session, self._session.device
@@ -168,7 +173,7 @@ class _LongRun:
         device.reuse_freed()
         self._recording.replay()
         device.synchronize()
-        self._compare(number, session.results_of(self._recording.outputs), self._eager(number))
+        self._compare(number, self._results(self._recording.outputs), self._eager(number))
         self._compared += 0 if self._compares_each else 1
         self.right_until = number
         self._begun, self._since = time.perf_counter(), number
@@ -194,12 +199,19 @@ class _LongRun:
         bindings = Bindings(reachable_state(session.subject), clear_caches=False)
         self._undo.undo()
         session.seed(self._inputs_of(number))
-        outputs = session.results_of(session.path_step())
+        results = self._results(session.path_step())
         bindings.put_back()
-        return outputs
+        return results
+
+    def _results(self, outputs: Any) -> dict[str, torch.Tensor]:
+        """Return the outputs of a replay or of an eager step, and the state that replays write, copied to the host."""
+        state = {f"state {path}": one for path, one in self._state().items() if path in self._written}
+        return self._session.results_of(outputs) | host_values(self._session.device, state)
 
     def _compare(self, number: int, ours: Mapping[str, torch.Tensor], theirs: Mapping[str, torch.Tensor]) -> None:
         for name, value in theirs.items():
+            if name.startswith("state ") and name not in ours:
+                continue
             apart = difference(ours.get(name), value)
             bounds = [spread.bound(name, value, apart) for spread in (self._noise, self._rounding)]
             bound = None if None in bounds else max(bound or 0.0 for bound in bounds)
