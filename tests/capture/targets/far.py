@@ -137,7 +137,44 @@ def build_sum(device: torch.device) -> graphsafe.Step:
     return _step(device, Sum())
 
 
+class Lengths:
+    """Keeps the lengths of its sequences on the host, as engines do; the loop advances them."""
+
+    def __init__(self, lengths: Any) -> None:
+        self.lengths = lengths
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x * 3 if self.lengths.max() > 2_048 else x * 2
+
+    def refresh(self, args: tuple[Tensor], kwargs: object, k: int) -> None:
+        self.lengths += 1
+        args[0].copy_(torch.randn(8))
+
+
+def build_array_of_lengths(device: torch.device) -> graphsafe.Step:
+    step = Lengths(numpy.array([20, 7, 31], dtype=numpy.int32))
+    return _step(device, step, step.refresh)
+
+
+def build_lengths_on_host(device: torch.device) -> graphsafe.Step:
+    step = Lengths(torch.tensor([20, 7, 31]))
+    return _step(device, step, step.refresh)
+
+
 # Sound steps
+
+
+class Requests(Lengths):
+    """A sequence that has 1,500 tokens leaves, and another one takes its place."""
+
+    def refresh(self, args: tuple[Tensor], kwargs: object, k: int) -> None:
+        super().refresh(args, kwargs, k)
+        self.lengths[self.lengths >= 1_500] = 1
+
+
+def build_requests(device: torch.device) -> graphsafe.Step:
+    step = Requests(numpy.array([20, 7, 31], dtype=numpy.int32))
+    return _step(device, step, step.refresh)
 
 
 class SameWork(Counting):

@@ -16,6 +16,7 @@ from itertools import chain, count
 from types import FrameType
 from typing import Any, TypeGuard
 
+from graphsafe.capture.child.probes.counting_arrays import CountingArrays
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import Bindings, ReachableState, held_at, put_back_host, reach_with_refresh, walk
 from graphsafe.capture.child.state.containers import Slot
@@ -46,10 +47,14 @@ _LARGEST = 2**53
 class Counters:
     """The numbers that a step changes, and the counters among them."""
 
-    def __init__(self, session: Session, early: ReachableState, steps: int) -> None:
-        """Read the state before a step. `steps` is the number of steps since the state `early`."""
+    def __init__(
+        self, session: Session, early: ReachableState, steps: int, settled: tuple[ReachableState, CountingArrays] | None
+    ) -> None:
+        """Read the state before a step. `steps` is the number of steps since the state `early`. `settled` is the state
+        after `SETTLING_STEPS` steps; without it, the state before the last step is used instead."""
         self._session, self._subject, self._early, self._steps = session, session.subject, early, steps
         self._before = reach_with_refresh(session.subject)
+        self._settled, self._arrays = settled or (self._before, CountingArrays(session, self._before, steps))
         self._before_on_host = session.device.digests(session.on_host(self._before.tensors))
         self._after = ReachableState()
         self._used: set[float] = set()
@@ -58,7 +63,7 @@ class Counters:
         "Path of a counter -> its value, and the amount by which a step changes it."
 
     def __bool__(self) -> bool:
-        return bool(self._moves)
+        return bool(self._moves) or bool(self._arrays)
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -78,30 +83,33 @@ class Counters:
         with tracing(calls):
             yield
 
-    def look(self, settled: ReachableState | None) -> tuple[str, ...]:
+    def look(self) -> tuple[str, ...]:
         """Read the state after the step. Return the paths of the host state that still changes: its values differ from
-        those before all further steps and from those in the state `settled`, by default the state before the last step.
-        State that only the refresh reaches is left out. State that alternates may be left out too."""
-        settled = settled or self._before
+        those before all further steps and from those in the settled state. State that only the refresh reaches is left
+        out. State that alternates may be left out too."""
         self._after = reach_with_refresh(self._subject)
         self._bindings = Bindings(self._after, clear_caches=False)
         resets = {"reset": self._subject.reset, "events": dict(self._subject.events)}
         set_back = {_holder(owner) for owner, _ in walk(resets).owners.values()}
+        can_be_set = {
+            path
+            for path, (owner, _) in self._after.owners.items()
+            if not issubclass(type(owner), tuple) and _holder(owner) not in set_back
+        }
+        self._arrays.look(self._after, self._steps + 1, can_be_set)
         for path, value in self._after.values.items():
             before, early = self._before.values.get(path), self._early.values.get(path)
             if not type(value) is type(before) is type(early) or not _is_number(value):
                 continue
             by, total = value - before, before - early  # type: ignore[operator]
-            owner = self._after.owners[path][0] if path in self._after.owners else ()
-            can_be_set = not issubclass(type(owner), tuple) and _holder(owner) not in set_back
-            if can_be_set and by and _is_usual(value) and _is_near(total, self._steps * by):
+            if path in can_be_set and by and _is_usual(value) and _is_near(total, self._steps * by):
                 self._moves[path] = value, by
         on_host = self._session.device.digests(self._session.on_host(self._after.tensors))
         found = [
-            *_changed(self._after.hosts, settled.hosts, self._early.hosts),
+            *_changed(self._after.hosts, self._settled.hosts, self._early.hosts),
             *_changed(on_host, self._before_on_host),  # Python may decide by the values of these tensors
         ]
-        found += [f"len({path})" for path in _changed(self._after.lengths, settled.lengths, self._early.lengths)]
+        found += [f"len({path})" for path in _changed(self._after.lengths, self._settled.lengths, self._early.lengths)]
         return tuple(path for path in found if not path.removeprefix("len(").startswith("refresh"))
 
     def jumps(self, far: int | None) -> tuple[range, ...]:
@@ -149,11 +157,13 @@ class Counters:
         self._bindings.put_back()
         for path, (value, by) in self._moves.items():
             put_back_host(self._after, path, value + steps * by)
+        self._arrays.set_ahead(steps)
 
     def are_ahead(self, steps: int) -> bool:
         """Return whether each counter has the value that it should have after `steps` more steps."""
         owners = self._after.owners
-        return all(_is_near(held_at(*owners[path]), value + steps * by) for path, (value, by) in self._moves.items())
+        are_near = (_is_near(held_at(*owners[path]), value + steps * by) for path, (value, by) in self._moves.items())
+        return all(are_near) and self._arrays.are_ahead(steps)
 
 
 def first_departing(try_ahead: Callable[[int], bool | None], time_left: TimeLeft) -> int | None:

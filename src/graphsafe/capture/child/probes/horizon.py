@@ -22,6 +22,7 @@ from graphsafe.capture.child.lines.clocks import A_DAY, LATER, clocks_ahead
 from graphsafe.capture.child.lines.operations import Operation, Unnamed
 from graphsafe.capture.child.lines.paths import calls_of, name_of_path, texts_of
 from graphsafe.capture.child.probes.counters import BEFORE, SETTLING_STEPS, Counters, first_departing
+from graphsafe.capture.child.probes.counting_arrays import CountingArrays
 from graphsafe.capture.child.probes.step_ahead import EARLY, StepAhead
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import (
@@ -85,7 +86,7 @@ class _Ahead(StepAhead):
         "Whether there were many paths and none of them repeated. Later steps are then expected to take more new paths."
         self._changing: tuple[str, ...] = ()
         "Numbers on the host that steps still change after the last further step."
-        self._settled: ReachableState | None = None
+        self._settled: tuple[ReachableState, CountingArrays] | None = None
         "The state after `SETTLING_STEPS` further steps."
         self._counters: Counters | None = None
         self._last = 0
@@ -185,12 +186,13 @@ class _Ahead(StepAhead):
                 self._turns.append(path)
             held = number
             if number == SETTLING_STEPS:
-                self._settled = reach_with_refresh(self._session.subject)
+                reach = reach_with_refresh(self._session.subject)
+                self._settled = reach, CountingArrays(self._session, reach, number)
         return held, None
 
     def _count(self, early: Bindings) -> bool:
         """Run one more step to see which numbers it changes. Return False if this step departs from known paths."""
-        counters = Counters(self._session, early.reach, self._number)
+        counters = Counters(self._session, early.reach, self._number, self._settled)
         self._number += 1
         try:
             with counters.watched():
@@ -201,7 +203,7 @@ class _Ahead(StepAhead):
         if self._departure is not None and not self._takes_other_path():
             return False
         with suppress(StateError):
-            self._changing = counters.look(self._settled)
+            self._changing = counters.look()
             self._counters, self._last = counters, self._number
         return True
 

@@ -56,7 +56,7 @@ def _tensors_of(subject: Subject, in_objects: bool) -> dict[str, torch.Tensor]:
                 if not (issubclass(kind, torch.nn.Parameter) or (attributes_of(value) or {}).get("_is_param")):
                     inside.take_tensor(path, value)
             elif (numpy is not None and kind is numpy.ndarray) or issubclass(kind, _BUFFERS):
-                shared = _shared(value)
+                shared = shared_tensor(value)
                 if shared is not None:
                     inside.reach.tensors[path] = shared
     return dict(inside.reach.tensors)
@@ -125,7 +125,7 @@ def _is_plain_object(kind: type) -> bool:
     return is_users_class(kind) and not is_called and not issubclass(kind, torch.nn.Module)
 
 
-def _shared(array: Any) -> torch.Tensor | None:
+def shared_tensor(array: Any) -> torch.Tensor | None:
     """Return a tensor that shares the memory of an array or a buffer. Return None if the memory is read-only, or if
     torch has no such dtype or layout."""
     try:
