@@ -152,6 +152,7 @@ def main() -> int:
             "twelfth",
             "thirteenth",
             "fourteenth",
+            "fifteenth",
         ),
         default="first",
         help="the set of labels",
