@@ -15,7 +15,7 @@ import torch
 from graphsafe.capture.answers.events import Asked, CaptureFailure
 from graphsafe.capture.child import preparation
 from graphsafe.capture.child.entropy import seeded_entropy
-from graphsafe.capture.child.lines.waits import long_waits_noted
+from graphsafe.capture.child.lines.clocks import long_waits_noted
 from graphsafe.capture.child.own_graphs import plain
 from graphsafe.capture.child.ranks.group import Ranks, joined, own_port
 from graphsafe.capture.child.state import (
