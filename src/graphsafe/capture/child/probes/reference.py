@@ -148,7 +148,7 @@ class _Runs:
     def _first_run(self) -> Series:
         """Run the first series along the path of captures. If the step fails on that path, run the series as plain
         steps."""
-        series = Series(self._session, self._start, _is_first=True)
+        series = Series(self._session, self._start)
         error = None
         try:
             with self._capture_path():
@@ -159,7 +159,7 @@ class _Runs:
         if not refusals:
             return series
         self._start.put_back()
-        plain = Series(self._session, self._start, _is_first=True)
+        plain = Series(self._session, self._start)
         plain.run("eager, run 1, as if nothing were captured")
         self.refused = error or refusals[0]
         return plain
