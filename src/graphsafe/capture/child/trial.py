@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
-from graphsafe.capture.child.host_reads import HostReads
 from graphsafe.capture.child.session import INPUTS, PAIR, Session, host_values, save_values
 from graphsafe.capture.child.state import Snapshot, inputs_of, numbers_of, opaque_inputs_of, reachable_state
 from graphsafe.capture.child.state.values import SCALARS
-from graphsafe.capture.child.targets import TargetError, kind_of, users_code
+from graphsafe.capture.child.targets import Subject, TargetError, kind_of, users_code
 from graphsafe.capture.child.vary import generator_for, proposals
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.shared.job import OWN_INPUTS
@@ -127,7 +129,7 @@ class _Trial:
         self._all_zero = True
         self._opaque: str | None = None
         "The type of the object that the step returns, if no tensor is found in it."
-        reads = HostReads(session.subject, on_host)
+        reads = _HostReads(session.subject, on_host)
         self._base, self._base_nan = self._run({}, OWN_INPUTS, reads)
         self._read = reads.paths
 
@@ -205,7 +207,7 @@ class _Trial:
             return None
         return None if nan and not self._base_nan else digests
 
-    def _run(self, new: Values, what: str, reads: HostReads | None = None) -> tuple[Outcome, bool]:
+    def _run(self, new: Values, what: str, reads: _HostReads | None = None) -> tuple[Outcome, bool]:
         """Run two steps. One step is not enough, because an input may have no effect in a single step: a cache is
         empty, or a plan was made earlier."""
         self._session.channel.phase(f"try {what}")
@@ -217,7 +219,7 @@ class _Trial:
             nan = nan or is_nan
         return digests, nan
 
-    def _step(self, new: Values, reads: HostReads | None) -> tuple[Outcome, bool]:
+    def _step(self, new: Values, reads: _HostReads | None) -> tuple[Outcome, bool]:
         session = self._session
         inputs = inputs_of(session.subject)
         for path, values in new.items():
@@ -247,3 +249,33 @@ class _Trial:
 def _versions(inputs: Mapping[str, torch.Tensor]) -> dict[str, int]:
     """Return the number of writes to each input. An inference tensor does not count its writes."""
     return {path: 0 if one.is_inference() else one._version for path, one in inputs.items()}
+
+
+_PROPERTIES = "device dtype is_cpu is_cuda is_leaf is_sparse itemsize layout nbytes ndim requires_grad shape"
+_METHODS = (
+    "__hash__ __len__ dim element_size get_device is_complex is_contiguous is_floating_point is_pinned is_shared "
+    "nelement numel size storage_offset stride"
+)
+_WITHOUT_VALUES = (
+    *(getattr(torch.Tensor, name).__get__ for name in _PROPERTIES.split()),
+    *(getattr(torch.Tensor, name) for name in _METHODS.split()),
+)
+"Functions that read no values of a tensor."
+
+
+class _HostReads(TorchFunctionMode):
+    """A mode in which steps run. `paths` are then the inputs on the host that the steps read. Python or an operation
+    may depend on their values."""
+
+    def __init__(self, subject: Subject, on_host: Mapping[str, torch.Tensor]) -> None:
+        super().__init__()
+        again = inputs_of(subject)
+        self._tensors = {id(one): path for path, one in on_host.items() if again.get(path) is one}
+        # Reads of an array or a buffer cannot be seen. Its tensor was made for graphsafe only.
+        self.paths = {path for path in on_host if path not in self._tensors.values()}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func not in _WITHOUT_VALUES:
+            given = (self._tensors.get(id(one)) for one in tree_leaves((args, kwargs)))
+            self.paths.update(path for path in given if path is not None)
+        return func(*args, **(kwargs or {}))

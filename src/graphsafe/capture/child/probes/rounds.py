@@ -26,8 +26,8 @@ from graphsafe.capture.child.probes.eager_rounds import (
     inputs_of_rounds,
     late_rounds,
 )
-from graphsafe.capture.child.probes.rebinding import lines_that_rebind
 from graphsafe.capture.child.probes.round_paths import can_compare_continued
+from graphsafe.capture.child.probes.state import lines_that_rebind
 from graphsafe.capture.child.session import Session, load_values, opened
 from graphsafe.capture.child.state import defined_at, generators_of, moved_tensors, reachable_state
 from graphsafe.capture.child.targets import TargetError, describe

@@ -1,16 +1,22 @@
-"""Finds how the state that a step reaches changes in its first three steps: created, grown, rebound or counted."""
+"""Finds how the state that a step reaches changes in its first three steps: created, grown, rebound or counted. Also
+finds the lines of a refresh that bind inputs to other memory."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from graphsafe.capture.child.lines.changes import ChangesSeen
 from graphsafe.capture.child.lines.executed import Executed
-from graphsafe.capture.child.state import ReachableState
+from graphsafe.capture.child.session import Session
+from graphsafe.capture.child.state import ReachableState, defined_at, reachable_state
+from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.device.structures import memory_key
 from graphsafe.capture.shared.places import is_within
+from graphsafe.capture.shared.replaced import tracing
+from graphsafe.report.model import CallSite
 from graphsafe.report.probes.state import Change, State
 
 _SEEN = ("rebound", "host", "changes")
@@ -113,3 +119,14 @@ def _is_none(reach: ReachableState, path: str) -> bool:
     if path in reach.tensors or path in reach.lengths:
         return False
     return reach.hosts.get(path, "None") == "None"
+
+
+def lines_that_rebind(session: Session, paths: Sequence[str], k: int) -> list[tuple[CallSite, ...]]:
+    """Call the refresh once more. For each tensor, return the frames of the line that gives it other memory. If no line
+    is found for a tensor, return the place where the refresh is defined."""
+    seen = ChangesSeen(reachable_state(session.subject), paths)
+    with suppress(TargetError), tracing(seen.trace):
+        session.put_inputs(k)
+    refresh = defined_at(session.subject.refresh)
+    written = () if refresh is None else (refresh,)
+    return [seen.line_of(path) or written for path in paths]
