@@ -32,7 +32,7 @@ from graphsafe.capture.child.state import (
     generators_of,
     inputs_of,
     reach_with_refresh,
-    with_objects,
+    tensors_in_arguments,
 )
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.time_left import TimeLeft, power_of_two
@@ -259,15 +259,14 @@ class _Ahead(StepAhead):
         try:
             early.put_back()
             self._number += 1
-            return self._works() and self._repeats()
+            if not self._works():
+                return False
+            self._compared_step()
+            return self._departure is None
         except (StateError, TargetError):
             return False
         finally:
             self._departure = None
-
-    def _repeats(self) -> bool:
-        self._compared_step()
-        return self._departure is None
 
     def _takes_other_path(self) -> bool:
         """Return whether the current step differs from the captured step only in the operations that run. Rounds of the
@@ -349,11 +348,9 @@ class _Ahead(StepAhead):
         subject = self._session.subject
         # Objects of the user's own classes may hold settings of a request, so host tensors in them are changed too. If
         # there is a refresh, they are not changed, because the refresh may keep a counter in such an object.
-        found = with_objects(subject) if subject.refresh is None else inputs_of(subject)
-        on_host = self._session.on_host(found)
         if subject.refresh is None:
-            return on_host
-        given = self._host_inputs
+            return self._session.on_host(tensors_in_arguments(subject, in_objects=True))
+        given, on_host = self._host_inputs, self._session.on_host(inputs_of(subject))
         return {path: one for path, one in on_host.items() if path in given and difference(one, given[path]).equal}
 
     def _change(self, under: Under, tensors: Mapping[str, torch.Tensor]) -> None:

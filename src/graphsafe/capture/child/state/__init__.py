@@ -14,7 +14,7 @@ from graphsafe.capture.child.state.containers import tensors_kept_by as tensors_
 from graphsafe.capture.child.state.inputs import inputs_of as inputs_of
 from graphsafe.capture.child.state.inputs import numbers_of as numbers_of
 from graphsafe.capture.child.state.inputs import opaque_inputs_of as opaque_inputs_of
-from graphsafe.capture.child.state.inputs import with_objects as with_objects
+from graphsafe.capture.child.state.inputs import tensors_in_arguments as tensors_in_arguments
 from graphsafe.capture.child.state.objects import defined_at as defined_at
 from graphsafe.capture.child.state.reach import ReachableState as ReachableState
 from graphsafe.capture.child.state.reach import moved_tensors as moved_tensors

@@ -16,8 +16,7 @@ from graphsafe.capture.child.state.objects import cached_per_class
 from graphsafe.capture.child.state.reach import ReachableState
 from graphsafe.capture.child.state.reachable import walk
 from graphsafe.capture.child.state.sets import in_order
-from graphsafe.capture.child.state.stored import stored_in
-from graphsafe.capture.child.state.walk import Handler, ObjectWalk
+from graphsafe.capture.child.state.walk import Handler, ObjectWalk, stored_in
 
 _OPAQUE: tuple[Any, ...] = (
     *(torch._C.Future, concurrent.futures.Future, asyncio.Future),

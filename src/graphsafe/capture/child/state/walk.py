@@ -1,24 +1,28 @@
-"""Walks from a step to everything that it can reach."""
+"""Walks from a step to everything that it can reach, and lists the elements of a container and the attributes of an
+object."""
 
 from __future__ import annotations
 
+import enum
 import functools
 import sys
 import types
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Any
 
 import torch
 
-from graphsafe.capture.child.state.containers import WEAK_TABLES, Variables
+from graphsafe.capture.child.state.containers import MISSING, WEAK_TABLES, Slot, Variables
 from graphsafe.capture.child.state.objects import (
+    attributes_of,
     bases_of,
     file_of,
     function_of,
     holds_state,
     is_own_file,
     is_users_class,
+    layout_of,
     module_name,
     names_in,
     namespace_of,
@@ -26,7 +30,7 @@ from graphsafe.capture.child.state.objects import (
 )
 from graphsafe.capture.child.state.reach import ReachableState
 from graphsafe.capture.child.state.tensors import Unreadable, parts_of
-from graphsafe.capture.child.state.values import SCALARS, WRITERS, dotted
+from graphsafe.capture.child.state.values import SCALARS, WRITERS, dotted, key_text
 
 Item = tuple[str, Any, Any, Any]
 "A path, the object at this path, and the container and key that hold it."
@@ -189,3 +193,42 @@ def _is_class_state(name: Any, item: Any) -> bool:
         return False
     kinds = (*SCALARS, torch.Tensor, dict, list, deque, set, *WEAK_TABLES)
     return issubclass(type(item), kinds) or holds_state(type(item))
+
+
+def elements_of(path: str, value: Any) -> Iterator[Item]:
+    """Yield the elements of a dict, a list, a tuple or a deque, without calling methods that its class overrides."""
+    if issubclass(type(value), dict):
+        taken: set[str] = set()
+        for index, (key, item) in enumerate(list(dict.items(value))):
+            name = key_text(key)
+            if name is None or name in taken:
+                name = f"#{index}"
+            taken.add(name)
+            yield f"{path}[{name}]", item, value, key
+        return
+    base: Any = next(base for base in (list, tuple, deque) if issubclass(type(value), base))
+    for index, item in enumerate(list(base.__iter__(value))):
+        yield f"{path}[{index}]", item, value, index
+
+
+def objects_among_keys(path: str, value: dict[Any, Any]) -> Iterator[Item]:
+    """Yield those keys of a dict that may hold state. The elements of a set may hold state in the same way."""
+    for index, key in enumerate(list(dict.keys(value))):
+        if not issubclass(type(key), (*SCALARS, tuple, type, types.FunctionType, enum.Enum)):
+            yield f"{path}.keys()[{index}]", key, None, None
+
+
+def stored_in(path: str, value: Any) -> Iterator[Item]:
+    dot = below(path)
+    attributes = attributes_of(value)
+    if attributes is not None:
+        yield from variables_in(dot, attributes)
+    for name, descriptor in layout_of(type(value)).slots:
+        slot = Slot(value, descriptor)
+        if (item := slot.read()) is not MISSING:
+            yield f"{dot}{name}", item, slot, name
+
+
+def variables_in(dot: str, variables: dict[str, Any]) -> Iterator[Item]:
+    for name, item in list(variables.items()):
+        yield (dot + name if type(name) is str and name.isascii() else dotted(dot, name)), item, variables, name
