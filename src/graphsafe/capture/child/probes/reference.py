@@ -106,7 +106,7 @@ class _Runs:
         lazy, caches, checks = tuple(self.lazy), tuple(self.lazy_caches), tuple(self.checks)
         asked, counts = tuple(dict.fromkeys(self.asked)), tuple(sorted(self.host_counts))
         failed = (self.event_failed, self.first_step_failed)
-        later = (self._start.refused, len(self.events))
+        later = (tuple(sorted(self._start.bindings.refused)), len(self.events))
         return Reference(self.varied, lazy, caches, asked, checks, self.refused, counts, *failed, *later)
 
     def expected(self) -> Expected:
@@ -211,10 +211,9 @@ class _Runs:
             return [], None
         session.channel.phase("a first step on new inputs")
         self._start.put_back()
-        if session.ranks.any(self._start.keeps_results):
-            raise StateError(
-                f"step 1 cannot be repeated: {', '.join(self._start.refused) or 'another rank cannot repeat it'}"
-            )
+        if session.ranks.any(self._start.bindings.keeps_results):
+            refused = ", ".join(sorted(self._start.bindings.refused)) or "another rank cannot repeat it"
+            raise StateError(f"step 1 cannot be repeated: {refused}")
         before = reachable_state(session.subject)
         try:
             session.put_inputs(1)

@@ -85,7 +85,8 @@ class Bindings:
         self.refused: set[str] = set()
         "The reasons why containers could not be put back, such as an iterator at its end."
         self.keeps_results = False
-        "Whether one of these containers may keep results of step 1. An iterator keeps none."
+        """Whether one of these containers may keep results of step 1. A repetition of step 1 would then use them. An
+        iterator keeps none."""
 
     def put_back(self) -> None:
         """Put back all containers that accept it, and note those that refuse. Raises StateError if an `itertools.count`
@@ -132,28 +133,17 @@ class Snapshot:
         self._subject = subject
         reach = reachable_state(subject)
         bound = reach if subject.refresh is None else reach_with_refresh(subject)
-        self._bindings = Bindings(bound, clear_caches)
+        self.bindings = Bindings(bound, clear_caches)
         self.tensors = reach.tensors
         self.digests = device.digests(reach.tensors)
         small = smallest(reach.tensors, _VALUE_BYTES)
         self.values = {path: device.to_host(tensor) for path, tensor in small.items()}
         "Host copies of as many tensors as the limit of bytes allows, the smallest first."
 
-    @property
-    def refused(self) -> tuple[str, ...]:
-        """The reasons why containers could not be put back."""
-        return tuple(sorted(self._bindings.refused))
-
-    @property
-    def keeps_results(self) -> bool:
-        """Whether results of step 1 may remain after everything was put back. A repetition of step 1 would then use
-        them."""
-        return self._bindings.keeps_results
-
     def put_back(self, put_back_tensors: Callable[[], None] | None = None) -> None:
         """Put back containers, then tensors, and call the user's `reset`. If the function `put_back_tensors` is given,
         it puts the tensors back. Raises StateError if a tensor that was too large to be kept has changed."""
-        self._bindings.put_back()
+        self.bindings.put_back()
         (put_back_tensors or self.put_back_values)()
         call_reset(self._subject)
 
