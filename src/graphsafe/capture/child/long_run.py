@@ -44,7 +44,6 @@ _WATCHED = 20
 _MOST_SURPRISES = 50
 """If replays differ from an earlier replay, at most this many of them are compared with an eager step. A step with
 float atomics has many such replays."""
-_STATM = "/proc/self/statm"
 
 
 def long_run(session: Session, recording: Recording, replays: int) -> LongRun:
@@ -228,7 +227,7 @@ class _LongRun:
 def _host_bytes() -> int | None:
     """Return the host memory of this process, if the system reports it."""
     try:
-        with open(_STATM, encoding="ascii") as numbers:
+        with open("/proc/self/statm", encoding="ascii") as numbers:
             return int(numbers.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return None

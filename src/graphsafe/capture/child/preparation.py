@@ -92,7 +92,12 @@ def prepare(job: Job) -> None:
         device = open_device(job.device)
         _entered.enter_context(device.entered())
     attempts: list[Attempt] = []
-    _seed(device, job)
+    # Seed as a child does before its import. Each child seeds a real device itself.
+    seed_host(job.first_seed)
+    if device is None:
+        torch.default_generator.manual_seed(job.first_seed)
+    else:
+        device.seed(job.first_seed)
     with _watched(device), nullcontext() if device is None else device.watch_captures(attempts.append):
         try:
             module = load_module(job.where)
@@ -245,15 +250,6 @@ def _open_files() -> set[str]:
         if not name.startswith(_SHAREABLE_FILES):
             found.add(f"{number} {name}")
     return found
-
-
-def _seed(device: Device | None, job: Job) -> None:
-    """Seed as a child does before its import. Each child seeds a real device itself."""
-    seed_host(job.first_seed)
-    if device is None:
-        torch.default_generator.manual_seed(job.first_seed)
-    else:
-        device.seed(job.first_seed)
 
 
 def _torch_state(device: Device | None) -> tuple[Any, ...]:

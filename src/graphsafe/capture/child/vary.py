@@ -120,7 +120,9 @@ def _floats(values: torch.Tensor, generator: torch.Generator, bounds: Bounds, co
     free = torch.isfinite(wide) & (wide < limits.max) & (wide > limits.min)
     if not bool(free.any()):
         return values.clone()
-    low, high = _range(wide[free], bounds)
+    low, high = bounds
+    low = float(wide[free].min()) if low is None else low
+    high = float(wide[free].max()) if high is None else high
     drawn = torch.rand(wide.shape, generator=generator, dtype=torch.float64)
     drawn = (drawn.round() if contrast else drawn) * (high - low) + low
     return torch.where(free, drawn, wide).to(values.dtype)
@@ -179,8 +181,3 @@ Kinds = tuple[Callable[[torch.Tensor, torch.Generator], torch.Tensor], ...]
 _WINDOW: Kinds = (_earlier, _permuted, _members)
 _OFFSETS: Kinds = (_inner_redrawn, _members, _permuted)
 _OTHERS: Kinds = (_permuted, _redrawn)
-
-
-def _range(seen: torch.Tensor, bounds: Bounds) -> tuple[float, float]:
-    low, high = bounds
-    return float(seen.min()) if low is None else low, float(seen.max()) if high is None else high

@@ -74,11 +74,8 @@ class ChangesSeen:
             self._last.clear()
             self._lines.clear()
         with torch._C.DisableTorchFunction():
-            self._compare()
-
-    def _compare(self) -> None:
-        for path, before in self._last.items():
-            now = self._read(path)
+            found = [(path, before, self._read(path)) for path, before in self._last.items()]
+        for path, before, now in found:
             if now is None or (before is not None and now[1] == before[1]):
                 continue
             self._last[path] = now

@@ -176,7 +176,8 @@ def _functions_ahead(shift: Shift) -> list[tuple[Any, _Ahead]]:
         now = read(*arguments)
         return type(now)([part + shift.seconds if isinstance(part, float) else part for part in now])
 
-    changes = {name: seconds for name in _SECONDS} | {f"{name}_ns": nanoseconds for name in _SECONDS}
+    changes: dict[str, Callable[..., Any]] = {name: seconds for name in _SECONDS}
+    changes |= {f"{name}_ns": nanoseconds for name in _SECONDS}
     changes |= {name: calendar for name in _CALENDARS} | {"strftime": text}
     found = [(getattr(time, name), change) for name, change in changes.items() if hasattr(time, name)]
     resource: Any = sys.modules.get("resource")  # not all systems have it

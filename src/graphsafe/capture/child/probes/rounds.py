@@ -128,7 +128,9 @@ class _Compared:
             now = reachable_state(self._session.subject).places()
             if differs:
                 elsewhere = moved_tensors(steady, now)
-                fired = () if before.number else self._fired(number, elsewhere, checks)
+                event = None if before.number else event_since(self._session, number - 1)
+                place = None if event is None else defined_at(self._session.subject.events[event])
+                fired = () if event is None else (Fired(event, place, elsewhere, checks),)
                 self._result = replace(self._result, moved=elsewhere, after=fired, freed=is_last)
                 self._moved_at = of_inputs
             # State that moves in every round causes no harm by moving, so only state that has not moved yet is watched.
@@ -144,13 +146,6 @@ class _Compared:
         """Return whether a step takes a path that no earlier round took. If so, chance does not explain a difference in
         its results."""
         return step.path not in {usual.path, *(one.path for one in self._result.paths)}
-
-    def _fired(self, number: int, elsewhere: tuple[str, ...], checks: tuple[Check, ...]) -> tuple[Fired, ...]:
-        name = event_since(self._session, number - 1)
-        if name is None:
-            return ()
-        place = defined_at(self._session.subject.events[name])
-        return (Fired(name, place, elsewhere, checks),)
 
     def _compare_late(self, kept: DeviceStateCopy, steps: Sequence[StepResult]) -> tuple[Check, ...]:
         replays, session = self._replays(steps), self._session

@@ -122,12 +122,9 @@ def _step_with_opposite_answers(session: Session, seen: StepEvents) -> None:
             more = watched(session)
     except TargetError:
         return  # a real step may never read these opposite values
-    StepEvents([*seen.warm, *_only_there(more, seen)], seen.first).send(session)
-
-
-def _only_there(more: list[StepEvent], seen: StepEvents) -> list[StepEvent]:
     known = {(event.kind, event.op, event.frames[-1:], event.span) for event in seen.warm}
-    return [event for event in more if (event.kind, event.op, event.frames[-1:], event.span) not in known]
+    only_there = [event for event in more if (event.kind, event.op, event.frames[-1:], event.span) not in known]
+    StepEvents([*seen.warm, *only_there], seen.first).send(session)
 
 
 def _memory(session: Session, held: StepMemory) -> Memory:

@@ -5,7 +5,7 @@ reaches."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
@@ -22,6 +22,7 @@ from graphsafe.capture.child.probes.timeline import traced_step
 from graphsafe.capture.child.session import FIRST_SEED, Session, opened
 from graphsafe.capture.child.state import ReachableState, reachable_state
 from graphsafe.capture.child.targets import TargetError, users_code
+from graphsafe.capture.device.protocol import MemoryEvent
 from graphsafe.capture.shared.job import Channel, Job
 from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.model import CallSite
@@ -116,35 +117,35 @@ def held_by_step(session: Session) -> StepMemory:
     separate plain step is measured.
     """
     session.channel.phase("a warm step, its memory watched")
-    if session.device.evidence != "predicted":
-        return _held_by_plain_step(session)
     asked: list[Asked] = []
-    try:
-        with replaced((session, "capture_path", True), (session, "asked", asked.append)):
-            session.put_inputs(1)
-            with session.device.watch_memory() as events:
-                outputs = session.path_step()
-                _collectives_let_go(session)
-                kept = len(events)  # a graph's pool holds the outputs as long as the graph exists
-                del outputs
-    except TargetError as error:
-        return replace(_held_by_plain_step(session), failed=error.line)
-    pool = memory_held(events[:kept])
-    if asked:
-        return replace(_held_by_plain_step(session), pool=pool)
-    return StepMemory(step=memory_held(events), pool=pool)
-
-
-def _held_by_plain_step(session: Session) -> StepMemory:
+    pool = failed = None
+    if session.device.evidence == "predicted":
+        try:
+            with replaced((session, "capture_path", True), (session, "asked", asked.append)):
+                events, kept = _memory_events(session)
+        except TargetError as error:
+            failed = error.line
+        else:
+            pool = memory_held(events[:kept])  # a graph's pool holds the outputs as long as the graph exists
+            if not asked:
+                return StepMemory(step=memory_held(events), pool=pool)
     session.capture_path = False
     try:
-        session.put_inputs(1)
-        with session.device.watch_memory() as events:
-            session.path_step()
-            _collectives_let_go(session)
+        events, _ = _memory_events(session)
     except TargetError as error:
-        return StepMemory(failed=error.line)
-    return StepMemory(step=memory_held(events))
+        return StepMemory(pool=pool, failed=failed or error.line)
+    return StepMemory(step=memory_held(events), pool=pool, failed=failed)
+
+
+def _memory_events(session: Session) -> tuple[Sequence[MemoryEvent], int]:
+    """Run a step. Return its events, and the number of events before its outputs were dropped."""
+    session.put_inputs(1)
+    with session.device.watch_memory() as events:
+        outputs = session.path_step()
+        _collectives_let_go(session)
+        kept = len(events)
+        del outputs
+    return events, kept
 
 
 def _collectives_let_go(session: Session) -> None:

@@ -109,7 +109,8 @@ class Twins:
             start = PreCaptureState(self._session)
             seed = CAPTURE_SEED + self._captures
             again = self.record(seed)
-            if isinstance(again, CaptureFailure) and self._is_out_of_room() and self._reset():
+            if isinstance(again, CaptureFailure) and self._is_out_of_room() and call_reset(self._session.subject):
+                self._eager_error = None
                 again = self.record(seed)
             failed = ranks.any(isinstance(again, CaptureFailure))
             if isinstance(again, CaptureFailure):
@@ -166,13 +167,6 @@ class Twins:
         except TargetError as error:
             self._eager_error = error.line
         return self._eager_error is not None
-
-    def _reset(self) -> bool:
-        """Call the user's `reset`, and return whether there is one."""
-        was_reset = call_reset(self._session.subject)
-        if was_reset:
-            self._eager_error = None
-        return was_reset
 
     def _not_again(self, failure: CaptureFailure) -> Twin:
         """Return the probe for a failed second capture. The failure says nothing about the capture if memory is short,
