@@ -30,7 +30,7 @@ from graphsafe.capture.child.state import (
 from graphsafe.capture.child.state.containers import Slot
 from graphsafe.capture.child.state.generators import seed_host
 from graphsafe.capture.child.targets import Subject, TargetError, build, find_factory, load_module, users_code
-from graphsafe.capture.child.zero_parameters import fill_zero_parameters
+from graphsafe.capture.child.vary import fill_zero_parameters
 from graphsafe.capture.device import open_device
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.protocol import Device, Recording

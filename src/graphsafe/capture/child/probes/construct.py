@@ -16,7 +16,7 @@ from graphsafe.capture.child.session import Session, opened
 from graphsafe.capture.child.state import Snapshot, StateError, defined_at, reachable_state, tensors_of_refresh
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.trial import Broken, try_inputs
-from graphsafe.capture.child.zero_parameters import fill_zero_parameters
+from graphsafe.capture.child.vary import fill_zero_parameters
 from graphsafe.capture.device.protocol import Device
 from graphsafe.capture.shared.job import Channel, Job
 from graphsafe.report.model import Limit

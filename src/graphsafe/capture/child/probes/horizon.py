@@ -19,8 +19,7 @@ import torch
 from graphsafe.capture.answers.probes import StateWrites
 from graphsafe.capture.child.compare import difference
 from graphsafe.capture.child.lines.clocks import A_DAY, LATER, clocks_ahead
-from graphsafe.capture.child.lines.operations import NUMBER, Operation, Unnamed
-from graphsafe.capture.child.lines.paths import calls_of, name_of_path
+from graphsafe.capture.child.lines.operations import NUMBER, Operation, Unnamed, calls_of, name_of_path
 from graphsafe.capture.child.probes.counters import BEFORE, Counters
 from graphsafe.capture.child.probes.step_ahead import EARLY, StepAhead
 from graphsafe.capture.child.session import Session

@@ -17,8 +17,7 @@ import torch
 
 from graphsafe.capture.child.compare import difference
 from graphsafe.capture.child.expected import Expected
-from graphsafe.capture.child.lines.operations import address_of
-from graphsafe.capture.child.lines.paths import PathSeen, calls_of, name_of_path, unlike
+from graphsafe.capture.child.lines.operations import PathSeen, address_of, calls_of, name_of_path, unlike
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.shared.job import read_answers

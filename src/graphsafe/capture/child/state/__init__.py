@@ -22,9 +22,9 @@ from graphsafe.capture.child.state.reachable import generators_of as generators_
 from graphsafe.capture.child.state.reachable import objects_of as objects_of
 from graphsafe.capture.child.state.reachable import reach_with_refresh as reach_with_refresh
 from graphsafe.capture.child.state.reachable import reachable_state as reachable_state
+from graphsafe.capture.child.state.reachable import results_in as results_in
 from graphsafe.capture.child.state.reachable import tensors_of_refresh as tensors_of_refresh
 from graphsafe.capture.child.state.reachable import walk as walk
-from graphsafe.capture.child.state.results import results_in as results_in
 from graphsafe.capture.child.state.snapshot import Bindings as Bindings
 from graphsafe.capture.child.state.snapshot import Snapshot as Snapshot
 from graphsafe.capture.child.state.snapshot import Undo as Undo
