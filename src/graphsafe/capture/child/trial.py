@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
+from graphsafe.capture.answers.build import Varied
 from graphsafe.capture.child.session import INPUTS, PAIR, Session, host_values, save_values
 from graphsafe.capture.child.state import Snapshot, inputs_of, numbers_of, opaque_inputs_of, reachable_state
 from graphsafe.capture.child.state.values import SCALARS
@@ -46,61 +48,40 @@ class Broken(Exception):
     path: str
 
 
-@dataclass
-class TrialResult:
-    """The result of the trial.
-
-    `limits` go into the report. `unvaried` are inputs to which the trial could not give new values, although outputs
-    may depend on them. `unvaried_host` are the inputs of `unvaried` that are on the host: Python may branch on their
-    values, and a graph freezes the branch.
-    """
-
-    limits: list[Limit] = field(default_factory=list)
-    unvaried: list[str] = field(default_factory=list)
-    unvaried_host: list[str] = field(default_factory=list)
-
-    def keep(self, path: str, why: str) -> None:
-        self.limits.append(Limit("not-varied", path, why))
-        if why not in (_NO_OUTPUT, _ALL_ZERO):
-            self.unvaried.append(path)
-
-
-def try_inputs(session: Session, snapshot: Snapshot) -> TrialResult:
-    """Try new values for all inputs, and save the accepted values in `inputs.pt` for the other children. Raises Broken.
-    Raises TargetError if the step fails on its own inputs."""
-    trial = _Trial(session, snapshot)
-    tried = TrialResult()
-    ranks = session.ranks
+def try_inputs(session: Session, snapshot: Snapshot) -> tuple[list[Limit], Varied]:
+    """Try new values for all inputs, and save the accepted values in `inputs.pt` for the other children. Return limits
+    for the report. Raises Broken. Raises TargetError if the step fails on its own inputs."""
+    trial, ranks, limits = _Trial(session, snapshot), session.ranks, list[Limit]()
     constants = numbers_of(session.subject)
     if constants:
         why = "Python numbers in the arguments are constants of a graph; give a bucket axis for each value that occurs"
-        tried.limits.append(Limit("constant", ", ".join(constants), why))
+        limits.append(Limit("constant", ", ".join(constants), why))
     if session.subject.refresh is not None:
-        return tried
-    opaque = [*ranks.union(opaque_inputs_of(session.subject))]
-    for path in opaque:
-        tried.keep(path, _OPAQUE)
+        return limits, Varied((), ())
+    opaque = ranks.union(opaque_inputs_of(session.subject))
+    kept = [(path, _OPAQUE) for path in opaque]
+    "Inputs that keep their values, with the reasons."
     kinds: dict[str, int] = {}
     "Input -> the number of the proposal that the step accepts."
     open_paths: list[str] = []
     for path in ranks.union(trial.original):
         broke = session.job.unvaried.count(path)
         if ranks.all(trial.proposed(path, 1, broke) is None):
-            tried.keep(path, _BROKE if broke else _NO_CHOICE)
+            kept.append((path, _BROKE if broke else _NO_CHOICE))
         else:
             open_paths.append(path)
     if len(open_paths) <= _MOST_ALONE:
         for path in open_paths:
             kind, why = trial.alone(path)
             if kind is None:
-                tried.keep(path, why)
+                kept.append((path, why))
             else:
                 kinds[path] = kind
     else:
         kinds = dict.fromkeys(trial.together(open_paths), 0)
-        for path in open_paths:
-            if path not in kinds:
-                tried.keep(path, _FAILS)
+        kept += [(path, _FAILS) for path in open_paths if path not in kinds]
+    limits += [Limit("not-varied", path, why) for path, why in kept]
+    unvaried = [path for path, why in kept if why not in (_NO_OUTPUT, _ALL_ZERO)]
     sets = []
     for k in range(1, PAIR + 1):
         new = trial.new(kinds, k)
@@ -108,14 +89,13 @@ def try_inputs(session: Session, snapshot: Snapshot) -> TrialResult:
             new = {} if TOGETHER in session.job.unvaried else trial.largest_that_runs(new)
             left = sorted(kinds.keys() - new.keys())
             why = "the step fails if all inputs are new at once"
-            tried.limits.append(Limit("not-varied", f"replay {k}: {', '.join(left[:8])}", why))
-            tried.unvaried += [path for path in left if k == 1 or path in tried.unvaried]
+            limits.append(Limit("not-varied", f"replay {k}: {', '.join(left[:8])}", why))
+            unvaried += [path for path in left if k == 1 or path in unvaried]
         sets.append(new)
-    tried.unvaried = [path for path in dict.fromkeys(tried.unvaried) if not any(path in new for new in sets)]
-    tried.unvaried_host = [path for path in tried.unvaried if path in trial.on_host or path in opaque]
+    never = tuple(path for path in dict.fromkeys(unvaried) if not any(path in new for new in sets))
     snapshot.put_back()
     save_values(session.channel, INPUTS, tuple(sets))
-    return tried
+    return limits, Varied(never, tuple(path for path in never if path in trial.on_host or path in opaque))
 
 
 class _Trial:
@@ -136,16 +116,13 @@ class _Trial:
     def proposed(self, path: str, k: int, kind: int) -> torch.Tensor | None:
         """Return proposal number `kind` for replay `k`. Return None if there is no such proposal, or if the input
         belongs to another rank."""
-
         if path not in self.original:
             return None
         with outside_modes():
             generator = generator_for(f"{path}:{k}:{self._session.job.seed}")
             bounds = self._session.subject.bounds.get(path, (None, None))
-            for number, new in enumerate(proposals(self.original[path], generator, bounds, path in self.on_host)):
-                if number == kind:
-                    return new
-        return None
+            proposed = proposals(self.original[path], generator, bounds, path in self.on_host)
+            return next(islice(proposed, kind, None), None)
 
     def new(self, kinds: Mapping[str, int], k: int) -> dict[str, torch.Tensor]:
         drawn = {path: self.proposed(path, k, kind) for path, kind in kinds.items()}

@@ -8,7 +8,7 @@ import threading
 
 import torch
 
-from graphsafe.capture.answers.build import BrokenBy, Built, Constructed, Limits, Platform, Varied
+from graphsafe.capture.answers.build import BrokenBy, Built, Constructed, Limits, Platform
 from graphsafe.capture.child.buckets.declared import declaration_of
 from graphsafe.capture.child.dropped_gradients import save_dropped_gradients
 from graphsafe.capture.child.own_graphs.probe import own_graphs_watched
@@ -48,9 +48,8 @@ def run(job: Job, channel: Channel) -> None:
 
 def _vary(session: Session, snapshot: Snapshot, limits: list[Limit]) -> None:
     try:
-        tried = try_inputs(session, snapshot)
-        varied = Varied(tuple(tried.unvaried), tuple(tried.unvaried_host))
-        session.channel.send(Limits((*session.device.limits(), *limits, *tried.limits)), varied)
+        tried, varied = try_inputs(session, snapshot)
+        session.channel.send(Limits((*session.device.limits(), *limits, *tried)), varied)
         save_dropped_gradients(session)
     except Broken as broken:
         session.channel.send(BrokenBy(broken.path))
