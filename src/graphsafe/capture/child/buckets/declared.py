@@ -12,7 +12,6 @@ import inspect
 import re
 import sys
 import types
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 from graphsafe.capture.answers.build import Declaration
@@ -32,21 +31,17 @@ _REFUSES = "NotImplementedError"
 
 def declaration_of(subject: Subject) -> Declaration | None:
     """Return the lowest declaration among the classes that the step uses. An engine uses the lowest level too."""
-    found = list(_declarations(objects_of(subject)))
-    known = [one for one in found if one.level is not None]
-    lowest = min(known, key=lambda one: LEVELS.index(one.level or LEVELS[0]), default=None)
-    return lowest or next(iter(found), None)
-
-
-def _declarations(objects: Sequence[Any]) -> Iterator[Declaration]:
+    found: list[Declaration] = []
     seen: set[int] = set()
-    for value in objects:
+    for value in objects_of(subject):
         kind = type(value)
         if id(kind) not in seen:
             seen.add(id(kind))
             declared = _vllm(kind, value) or _sglang(kind) or _flag(kind)
-            if declared is not None:
-                yield declared
+            found += [] if declared is None else [declared]
+    known = [one for one in found if one.level is not None]
+    lowest = min(known, key=lambda one: LEVELS.index(one.level or LEVELS[0]), default=None)
+    return lowest or next(iter(found), None)
 
 
 def _vllm(kind: type, value: Any) -> Declaration | None:
