@@ -8,7 +8,6 @@ changing.
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
@@ -272,17 +271,14 @@ class _Ahead(StepAhead):
         refresh can then show whether both steps compute the same. Rounds cannot test a step that uses other memory: the
         memory of the capture may have been freed and may still hold the same values."""
         departure, session = self._departure, self._session
-        if departure is None or departure.what == "memory" or not self._texts(self._path) <= self._known_texts:
+        known = self._texts(operation for operation, _ in self._expected)
+        if departure is None or departure.what == "memory" or not self._texts(self._path) <= known:
             return False
         if session.subject.refresh is None or session.ranks.size > 1 or len(self._paths) >= _MOST_PATHS:
             return False
         self._paths.setdefault(tuple(self._path), departure)
         self._departure = None
         return True
-
-    @functools.cached_property
-    def _known_texts(self) -> Set[str]:
-        return self._texts(operation for operation, _ in self._expected)
 
     def _texts(self, path: Iterable[Operation]) -> Set[str]:
         """Return the strings among the arguments, such as settings of kernels and sources of random numbers. The
