@@ -32,18 +32,18 @@ from graphsafe.capture.child.state.containers import (
     referent_of,
 )
 from graphsafe.capture.child.state.generators import is_host_generator
-from graphsafe.capture.child.state.holders import holds_tensor, is_torch_data
 from graphsafe.capture.child.state.modules import each_hook, take_module, take_script_module
 from graphsafe.capture.child.state.objects import (
     attributes_of,
     bases_of,
     cached_per_class,
     holds_state,
+    holds_tensor,
+    is_torch_data,
     layout_of,
     module_name,
     names_in,
 )
-from graphsafe.capture.child.state.sets import in_order
 from graphsafe.capture.child.state.tensors import is_in_parts
 from graphsafe.capture.child.state.values import SCALARS, are_scalars, digest, text_of
 from graphsafe.capture.child.state.walk import (
@@ -52,6 +52,7 @@ from graphsafe.capture.child.state.walk import (
     ObjectWalk,
     below,
     elements_of,
+    in_order,
     objects_among_keys,
     stored_in,
     variables_in,

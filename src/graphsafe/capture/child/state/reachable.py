@@ -14,11 +14,9 @@ import torch
 
 from graphsafe.capture.child.state.containers import OPAQUE, OVER_SEQUENCES
 from graphsafe.capture.child.state.contents import handler_of
-from graphsafe.capture.child.state.holders import holds_tensor
-from graphsafe.capture.child.state.objects import cached_per_class
+from graphsafe.capture.child.state.objects import cached_per_class, holds_tensor
 from graphsafe.capture.child.state.reach import ReachableState
-from graphsafe.capture.child.state.sets import in_order
-from graphsafe.capture.child.state.walk import Handler, ObjectWalk, stored_in
+from graphsafe.capture.child.state.walk import Handler, ObjectWalk, in_order, stored_in
 from graphsafe.capture.child.targets import Subject
 
 

@@ -7,6 +7,7 @@ import enum
 import functools
 import sys
 import types
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Any
@@ -232,3 +233,47 @@ def stored_in(path: str, value: Any) -> Iterator[Item]:
 def variables_in(dot: str, variables: dict[str, Any]) -> Iterator[Item]:
     for name, item in list(variables.items()):
         yield (dot + name if type(name) is str and name.isascii() else dotted(dot, name)), item, variables, name
+
+
+_MOST_IN_ELEMENT = 200
+_order_keys: dict[int, tuple[Any, str]] = {}
+"""Address of an element -> a weak reference to the element, and the key that it had when a walk first saw it. Later the
+element's values may differ between processes: a count in Python code, for example, grows in eager steps but not in
+replays."""
+
+
+def in_order(elements: Any, handler_of: Callable[[type], Handler | None]) -> tuple[list[Any], bool]:
+    """Return the elements of a set that are not numbers or strings, ordered by their contents right after construction,
+    because Python orders them by address. The second result says whether all elements have different contents."""
+    objects = [element for element in elements if not issubclass(type(element), SCALARS)]
+    if len(objects) < 2:
+        return objects, True
+    keyed = [(_order_key(element, handler_of), element) for element in objects]
+    keyed.sort(key=lambda one: one[0])
+    return [element for _, element in keyed], len({key for key, _ in keyed}) == len(keyed)
+
+
+def _order_key(element: Any, handler_of: Callable[[type], Handler | None]) -> str:
+    seen = _order_keys.get(id(element))
+    if seen is not None and seen[0]() is element:
+        return seen[1]
+    kind = type(element)
+    name = f"{module_name(kind)}.{kind.__name__}"
+    try:
+        reference = weakref.ref(element, functools.partial(_forget, id(element)))
+    except TypeError:  # objects of some classes, such as tuples, cannot have weak references
+        return name
+    # The element may refer to the set, so sets are left out.
+    reach = ObjectWalk(_MOST_IN_ELEMENT).run(
+        {"": element}, lambda kind: None if issubclass(kind, (set, frozenset)) else handler_of(kind)
+    )
+    layouts = {path: f"{tensor.dtype} {list(tensor.shape)}" for path, tensor in reach.tensors.items()}
+    key = f"{name} {sorted(reach.hosts.items())} {sorted(layouts.items())} {sorted(reach.lengths.items())}"
+    _order_keys[id(element)] = reference, key
+    return key
+
+
+def _forget(address: int, reference: Any) -> None:
+    seen = _order_keys.get(address)
+    if seen is not None and seen[0] is reference:
+        del _order_keys[address]
