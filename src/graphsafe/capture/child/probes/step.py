@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 
 from graphsafe.capture.answers.events import Asked, StepEvent
 from graphsafe.capture.answers.probes import HostCall, Ran, SeenEvent, StepMemory, Watched
-from graphsafe.capture.child.lines.changes import ChangesSeen
 from graphsafe.capture.child.lines.executed import Executed, lines_traced
 from graphsafe.capture.child.lines.host_calls import host_calls_watched
 from graphsafe.capture.child.memory_use import memory_held
 from graphsafe.capture.child.own_graphs.plain import eager_marks
 from graphsafe.capture.child.probes.horizon import LATER_STEPS, run_further_steps
-from graphsafe.capture.child.probes.state import changed_paths, state
+from graphsafe.capture.child.probes.state import ChangesSeen, changed_paths, state
 from graphsafe.capture.child.probes.timeline import traced_step
 from graphsafe.capture.child.session import FIRST_SEED, Session, opened
 from graphsafe.capture.child.state import ReachableState, reachable_state
