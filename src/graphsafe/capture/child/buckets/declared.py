@@ -120,25 +120,17 @@ def _place(kind: type, owner: type, name: str) -> tuple[str | None, int | None]:
 
 
 def _line_in(file: str, qualname: str, name: str) -> int | None:
-    """Return the line that assigns an attribute in the body of a class. If `name` is empty, return the line of the
-    class itself."""
-    tree: ast.AST = tree_of(file_lines(file))
-    for part in qualname.replace("<locals>.", "").split("."):
-        found = next((node for node in ast.walk(tree) if _is_called(node, part)), None)
-        if found is None:
+    """Return the line that assigns an attribute in a class. If `name` is empty, return the line of the class itself."""
+    node: Any = tree_of(file_lines(file))
+    for part in (*qualname.replace("<locals>.", "").split("."), *([name] if name else [])):
+        node = next((one for one in ast.walk(node) if _defines(one, part)), None)
+        if node is None:
             return None
-        tree = found
-    for node in getattr(tree, "body", ()) if name else ():
-        if _is_called(node, name) or any(isinstance(one, ast.Name) and one.id == name for one in _targets(node)):
-            return int(node.lineno)
-    return None if name else int(getattr(tree, "lineno", 0)) or None
+    return int(node.lineno)
 
 
-def _is_called(node: ast.AST, name: str) -> bool:
+def _defines(node: ast.AST, name: str) -> bool:
+    if isinstance(node, (ast.Assign, ast.AnnAssign)):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return any(isinstance(one, ast.Name) and one.id == name for one in targets)
     return isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name
-
-
-def _targets(node: ast.AST) -> list[ast.expr]:
-    if isinstance(node, ast.Assign):
-        return node.targets
-    return [node.target] if isinstance(node, ast.AnnAssign) else []
