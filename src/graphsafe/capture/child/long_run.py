@@ -13,7 +13,7 @@ import gc
 import os
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import torch
@@ -26,12 +26,12 @@ from graphsafe.capture.child.session import REPLAYS, Session, host_values, load_
 from graphsafe.capture.child.state import (
     Bindings,
     Snapshot,
-    Undo,
     copies_of,
     defined_at,
     generators_of,
     inputs_of,
     reachable_state,
+    undo_of,
 )
 from graphsafe.capture.child.targets import TargetError, describe
 from graphsafe.capture.device.protocol import Recording
@@ -112,14 +112,14 @@ class _LongRun:
             copies.append(copies_of(session.device, {path: inputs[path] for path in values}))
         session.sets = tuple(copies)
 
-    def _what_changes(self) -> Undo:
+    def _what_changes(self) -> Callable[[], None]:
         """Return a function that undoes everything that a replay writes."""
         session = self._session
         session.put_inputs(1)
         state = Snapshot(session.device, session.subject, clear_caches=False)
         self._recording.replay()
         session.device.synchronize()
-        return Undo(session.device, state)
+        return undo_of(session.device, state)
 
     def _state(self) -> dict[str, torch.Tensor]:
         inputs = inputs_of(self._session.subject)
@@ -129,7 +129,7 @@ class _LongRun:
         return (number - 1) % REPLAYS + 1 if self._inputs_return else number
 
     def replay(self, number: int) -> None:
-        self._undo.undo()
+        self._undo()
         self._session.put_inputs(self._inputs_of(number))
         self._recording.replay()
         if self._compares_each and self._surprises < _MOST_SURPRISES:
@@ -162,7 +162,7 @@ class _LongRun:
         for path, tensor in self._state().items():
             if tensor.data_ptr() != self._places.get(path, tensor.data_ptr()):
                 self._moved.setdefault(path, number)
-        self._undo.undo()
+        self._undo()
         session.seed(self._inputs_of(number))
         device.reuse_freed()
         self._recording.replay()
@@ -191,7 +191,7 @@ class _LongRun:
         """Return the results of an eager step from the same state and inputs as this replay."""
         session = self._session
         bindings = Bindings(reachable_state(session.subject), clear_caches=False)
-        self._undo.undo()
+        self._undo()
         session.seed(self._inputs_of(number))
         outputs = session.results_of(session.path_step())
         bindings.put_back()

@@ -27,7 +27,7 @@ from graphsafe.capture.child.state.reachable import tensors_of_refresh as tensor
 from graphsafe.capture.child.state.reachable import walk as walk
 from graphsafe.capture.child.state.snapshot import Bindings as Bindings
 from graphsafe.capture.child.state.snapshot import Snapshot as Snapshot
-from graphsafe.capture.child.state.snapshot import Undo as Undo
 from graphsafe.capture.child.state.snapshot import call_reset as call_reset
 from graphsafe.capture.child.state.snapshot import copies_of as copies_of
 from graphsafe.capture.child.state.snapshot import smallest as smallest
+from graphsafe.capture.child.state.snapshot import undo_of as undo_of

@@ -47,22 +47,21 @@ def call_reset(subject: Subject) -> bool:
     return True
 
 
-class Undo:
-    """Puts changed tensors back. The tensors are held weakly, so that memory that the target drops is freed."""
+def undo_of(device: Device, before: Snapshot) -> Callable[[], None]:
+    """Undo the changes since `before`, and return a function that undoes such changes again. The function holds the
+    tensors weakly, so that memory that the target drops is freed. Raises StateError."""
+    changed = [path for path in before.changed() if path in before.values]
+    before.put_back_values(changed)
+    copies = copies_of(device, {path: before.tensors[path] for path in changed})
+    kept = [(weakref.ref(before.tensors[path]), values) for path, values in copies.items()]
 
-    def __init__(self, device: Device, before: Snapshot) -> None:
-        """Find the changes since `before`, and undo them for the first time. Raises StateError."""
-        changed = [path for path in before.changed() if path in before.values]
-        before.put_back_values(changed)
-        copies = copies_of(device, {path: before.tensors[path] for path in changed})
-        self._device = device
-        self._kept = [(weakref.ref(before.tensors[path]), values) for path, values in copies.items()]
-
-    def undo(self) -> None:
-        for reference, values in self._kept:
+    def undo() -> None:
+        for reference, values in kept:
             tensor = reference()
             if tensor is not None:
-                self._device.store(tensor, values)
+                device.store(tensor, values)
+
+    return undo
 
 
 _VALUE_BYTES = 4 << 30
