@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from graphsafe.capture.answers.events import Asked, StepEvent
 from graphsafe.capture.answers.probes import HostCall, Ran, SeenEvent, StepMemory, Watched
@@ -36,34 +36,28 @@ _COPIES = frozenset({"copy-to-host", "copy-to-device"})
 _OF_HOST = frozenset({"host", "opaque"})
 
 
-@dataclass(frozen=True, slots=True)
-class StepEvents:
-    """The events of step 1 and of a warm step, in order."""
-
-    warm: list[StepEvent]
-    first: list[StepEvent]
-    captured: list[StepEvent] | None = None
-    "The events of a step along the path of captures; None if the step never asks whether a capture is under way."
-    changes_host: bool = False
-    "Whether the steps change state on the host, or may change it (an iterator whose position cannot be read)."
-
-    def send(self, session: Session) -> None:
-        syncs, copies = _count(self.warm, _SYNCS), _count(self.warm, _COPIES)
-        step = Step(
-            "fail" if syncs or copies else "pass",
-            ran=True,
-            syncs=syncs,
-            copies=copies,
-            allocations=_count(self.warm, {"allocation"}),
-            unknown_operations=tuple(session.device.unknown_operations()),
-        )
-        session.channel.send(step, Watched(_aggregated(self.warm, self.first, self.captured)))
+def send_events(
+    session: Session, warm: list[StepEvent], first: list[StepEvent], captured: list[StepEvent] | None = None
+) -> None:
+    """Report the events of a warm step and of step 1. `captured` has the events of a step along the path of captures;
+    it is None if the step never asks whether a capture is under way."""
+    syncs, copies = _count(warm, _SYNCS), _count(warm, _COPIES)
+    step = Step(
+        "fail" if syncs or copies else "pass",
+        ran=True,
+        syncs=syncs,
+        copies=copies,
+        allocations=_count(warm, {"allocation"}),
+        unknown_operations=tuple(session.device.unknown_operations()),
+    )
+    session.channel.send(step, Watched(_aggregated(warm, first, captured)))
 
 
 def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
         # All ranks must run equally many further steps. Otherwise a rank would wait for the others in a collective.
-        decides_later = session.ranks.any(observe(session).changes_host or session.subject.refresh is not None)
+        _, _, changes_host = observe(session)
+        decides_later = session.ranks.any(changes_host or session.subject.refresh is not None)
         channel.send(held_by_step(session))
         if session.device.evidence == "predicted":
             channel.send(traced_step(session))
@@ -71,9 +65,12 @@ def run(job: Job, channel: Channel) -> None:
         channel.send(run_further_steps(session, most=LATER_STEPS if decides_later else USUAL_STEPS))
 
 
-def observe(session: Session, first_step: AbstractContextManager[object] | None = None) -> StepEvents:
-    """Run the first steps and then a warm step. Report and return the events of step 1 and of the warm step. Step 1
-    runs inside the context `first_step`. Raises TargetError."""
+def observe(
+    session: Session, first_step: AbstractContextManager[object] | None = None
+) -> tuple[list[StepEvent], list[StepEvent], bool]:
+    """Run the first steps and then a warm step. Report and return the events of the warm step and of step 1. Also
+    return whether the steps change state on the host, or may change it (an iterator whose position cannot be read).
+    Step 1 runs inside the context `first_step`. Raises TargetError."""
     channel = session.channel
     ran = Executed()
     census = [_reached(session)]
@@ -101,11 +98,11 @@ def observe(session: Session, first_step: AbstractContextManager[object] | None 
     warm = watched(session)
     never_waited = tuple(session.ranks.issued.never_waited())
     changes_host = any(change.how in _OF_HOST for change in changes.changed or ())
-    seen = StepEvents(warm, first, _watched_as_if_captured(session), changes_host)
+    captured = _watched_as_if_captured(session)
     lines = {file: tuple(sorted(lines)) for file, lines in ran.lines.items()}
-    seen.send(session)
+    send_events(session, warm, first, captured)
     channel.send(changes, Ran(lines, tuple(dict.fromkeys(calls)), never_waited, _marks(ran)))
-    return seen
+    return warm, first, changes_host
 
 
 def held_by_step(session: Session) -> StepMemory:
