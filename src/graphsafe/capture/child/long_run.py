@@ -190,7 +190,7 @@ class _LongRun:
     def _eager(self, number: int) -> dict[str, torch.Tensor]:
         """Return the results of an eager step from the same state and inputs as this replay."""
         session = self._session
-        bindings = Bindings(reachable_state(session.subject), clear_caches=False)
+        bindings = Bindings(reachable_state(session.subject))
         self._undo()
         session.seed(self._inputs_of(number))
         outputs = session.results_of(session.path_step())

@@ -100,7 +100,7 @@ class SameInputs:
         session, found = self._session, list[dict[str, torch.Tensor]]()
         kept = DeviceStateCopy(session, self._refreshed)
         try:
-            bindings = Bindings(reach_with_refresh(session.subject), clear_caches=False)
+            bindings = Bindings(reach_with_refresh(session.subject))
             for clocks in (nullcontext(), clocks_ahead(A_DAY, ends_timers=False)):
                 try:
                     with clocks:

@@ -28,7 +28,7 @@ class SavedBindings:
         reach, device = reachable_state(session.subject), session.device
         inputs = inputs_of(session.subject)
         self._device = device
-        self._bindings = Bindings(reach, clear_caches=False)
+        self._bindings = Bindings(reach)
         digests = device.digests(reach.tensors)
         self.tensors = {
             path: tensor

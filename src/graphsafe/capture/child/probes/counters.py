@@ -75,7 +75,7 @@ class Counters:
         the refresh reaches. State is also left out if it is the same as before all further steps, because it may only
         alternate."""
         self._after = reach_with_refresh(self._subject)
-        self._bindings = Bindings(self._after, clear_caches=False)
+        self._bindings = Bindings(self._after)
         for path, value in self._after.values.items():
             before, early = self._before.values.get(path), self._early.values.get(path)
             if not type(value) is type(before) is type(early) or not _is_number(value):

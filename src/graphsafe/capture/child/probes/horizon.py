@@ -115,7 +115,7 @@ class _Ahead(StepAhead):
 
     def _go_on(self) -> Horizon:
         session = self._session
-        early = Bindings(reach_with_refresh(session.subject), clear_caches=False)
+        early = Bindings(reach_with_refresh(session.subject))
         held, reason = self._further(_CPU_SECONDS)
         self._drifts = len(self._turns) > _MANY_PATHS and len(set(self._turns)) == len(self._turns)
         if self._departure is None and self._may_go_on_freely(reason) and self._is_as_before(early):

@@ -71,7 +71,7 @@ _VALUE_BYTES = 4 << 30
 class Bindings:
     """The content of containers, the state of host generators, and the tensor objects without their values."""
 
-    def __init__(self, reach: ReachableState, clear_caches: bool = True) -> None:
+    def __init__(self, reach: ReachableState, clear_caches: bool = False) -> None:
         """Read the bindings. The content of an `lru_cache` cannot be put back; the cache can only be cleared, if
         `clear_caches` is set. Raises StateError if something cannot be copied."""
         self.reach = reach
