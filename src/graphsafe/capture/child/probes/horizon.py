@@ -135,11 +135,7 @@ class _Ahead(StepAhead):
             for at, shift.seconds in enumerate((*[A_DAY] * _CLOCK_STEPS, *LATER)):
                 if session.ranks.any(at >= _CLOCK_STEPS and shift.is_over(*_LATER_CLOCKS)):
                     break
-                self._number += 1
-                try:
-                    self._compared_step()
-                except TargetError:
-                    self._departure = None
+                self._one_more_step()
                 if session.ranks.any(self._departure is not None) and not self._is_known_path():
                     return self._departed(held)
         if session.ranks.size == 1:
@@ -181,15 +177,23 @@ class _Ahead(StepAhead):
             held = number
         return held, None
 
+    def _one_more_step(self) -> bool:
+        """Run one more step, and return whether it succeeds. If it fails, a difference before the error proves nothing:
+        values that were changed for this step may be illegal."""
+        self._number += 1
+        try:
+            self._compared_step()
+        except TargetError:
+            self._departure = None
+            return False
+        return True
+
     def _count(self, early: Bindings) -> bool:
         """Run one more step to see which numbers it changes. Return False if this step departs from known paths."""
         counters = Counters(self._session, early.reach, self._number)
-        self._number += 1
-        try:
-            with counters.watched():
-                self._compared_step()
-        except TargetError:
-            self._departure = None
+        with counters.watched():
+            is_done = self._one_more_step()
+        if not is_done:
             return True
         if self._departure is not None and not self._takes_other_path():
             return False
@@ -256,12 +260,8 @@ class _Ahead(StepAhead):
             self._number = EARLY  # the refresh may have come to the end of its data
         try:
             early.put_back()
-            self._number += 1
-            if not self._works():
-                return False
-            self._compared_step()
-            return self._departure is None
-        except (StateError, TargetError):
+            return self._works() and self._one_more_step() and self._departure is None
+        except StateError:
             return False
         finally:
             self._departure = None
@@ -320,12 +320,8 @@ class _Ahead(StepAhead):
         for path, variations in self.files.variations():
             is_steady = True
             for varied in variations:
-                self._number += 1
-                try:
-                    with varied():
-                        self._compared_step()
-                except TargetError:
-                    is_steady = False
+                with varied():
+                    is_steady = self._one_more_step() and is_steady
                 is_steady = is_steady and (self._departure is None or self._is_known_path())
                 self._departure = None
             if is_steady:
@@ -356,14 +352,9 @@ class _Ahead(StepAhead):
                 generator = generator_for(path)
                 proposed = list(itertools.islice(proposals(original, generator, far=True), _MOST_PROPOSALS))
             for new in proposed:
-                self._number += 1
                 self._given = {path: (tensor, new)}
-                try:
-                    self._compared_step()
-                except TargetError:  # the new values were illegal, so a difference before the error proves nothing
-                    self._departure = None
-                    if not self._works():
-                        return
+                if not self._one_more_step() and not self._works():
+                    return
                 if self._departure is not None and self._is_known_path():
                     continue
                 if self._departure is not None and self._departure.after in _NOT_FINITE:
