@@ -16,7 +16,7 @@ from typing import Any
 
 from graphsafe.capture.answers.build import Declaration
 from graphsafe.capture.child.state import objects_of
-from graphsafe.capture.child.state.objects import attributes_of, bases_of, file_of, namespace_of, variables_of
+from graphsafe.capture.child.state.objects import attributes_of, bases_of, file_of, namespace_of
 from graphsafe.capture.child.targets import Subject
 from graphsafe.capture.shared.classify import tree_of
 from graphsafe.capture.shared.frames import absolute, is_user_file
@@ -109,8 +109,7 @@ def _place(kind: type, owner: type, name: str) -> tuple[str | None, int | None]:
     """Return file and line of the attribute's definition. If the user's code does not define the attribute, return file
     and line of the first class in the user's code that inherits it."""
     for base in (owner, *bases_of(kind)):
-        module = sys.modules.get(base.__module__)
-        file = file_of(module) if variables_of(module) is not None else None
+        file = file_of(sys.modules.get(base.__module__))
         if file is None or not is_user_file(file):
             continue
         line = _line_in(file, base.__qualname__, name if base is owner else "")
