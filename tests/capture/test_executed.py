@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from graphsafe.capture.child.lines.changes import ChangesSeen
 from graphsafe.capture.child.lines.executed import Executed, lines_traced
-from graphsafe.capture.child.probes.state import changed_paths
+from graphsafe.capture.child.probes.state import ChangesSeen, changed_paths
 from graphsafe.capture.child.state import reachable_state
 from graphsafe.capture.child.targets import Subject
 
@@ -134,7 +133,7 @@ def test_the_line_that_changed_it_is_found_by_reading_the_state_after_each_line(
 
 
 def test_a_step_of_too_many_lines_has_no_lines_rather_than_early_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphsafe.capture.child.lines.changes._MOST_LOOKS", 5)
+    monkeypatch.setattr("graphsafe.capture.child.probes.state._MOST_LOOKS", 5)
     layers = Layers()
     reach = reachable_state(Subject(layers.run, (), {}))
     seen = ChangesSeen(reach, ["counts[0]"])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphsafe.capture.answers.probes import ComparedRounds, TakenPath
-from graphsafe.capture.child.lines.paths import PathSeen, calls_of, name_of_path, unlike
+from graphsafe.capture.child.lines.operations import PathSeen, calls_of, name_of_path, unlike
 from graphsafe.capture.child.probes.round_paths import is_fine
 from graphsafe.capture.parent.probes import with_rounds
 from graphsafe.report.probes import Probes

@@ -591,7 +591,7 @@ def test_read_only_memory_is_left_alone_but_what_it_shows_is_put_back() -> None:
     kept = snapshot_of([shown, fixed])
     table[1] = 5
     kept.put_back()
-    assert table.tolist() == [0, 0, 0, 0] and kept.refused == ()
+    assert table.tolist() == [0, 0, 0, 0] and kept.bindings.refused == set()
 
 
 def test_what_cannot_be_put_back_is_told_and_the_rest_is_put_back() -> None:
@@ -600,8 +600,8 @@ def test_what_cannot_be_put_back_is_told_and_the_rest_is_put_back() -> None:
     assert list(ends) == [1, 2]
     after.append(4)
     kept.put_back()
-    assert after == [3] and kept.refused == ("a list_iterator cannot be restored: ValueError",)
-    assert not kept.keeps_results
+    assert after == [3] and kept.bindings.refused == {"a list_iterator cannot be restored: ValueError"}
+    assert not kept.bindings.keeps_results
 
 
 def test_weights_that_change_are_put_back() -> None:

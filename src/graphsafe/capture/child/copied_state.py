@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from graphsafe.capture.child.lines.carried import PartsKept
 from graphsafe.capture.child.session import Session
-from graphsafe.capture.child.state import Bindings, StateError, copies_of, reach_with_refresh, reachable_state
+from graphsafe.capture.child.state import copies_of, reachable_state
 from graphsafe.capture.device.structures import memory_key
 
 
@@ -49,31 +49,3 @@ class DeviceStateCopy:
                 continue
             if tensor.shape == values.shape:  # the refresh may have changed the size
                 device.store(tensor, values)
-
-
-class Beginning:
-    """State on the host, and the values of those tensors that steps or the refresh change."""
-
-    def __init__(self, session: Session, paths: Iterable[str]) -> None:
-        self._tensors = DeviceStateCopy(session, paths)
-        self._bindings: Bindings | None = None
-        try:
-            self._bindings = Bindings(reach_with_refresh(session.subject), clear_caches=False)
-        except StateError:
-            return
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the state on the host can be put back."""
-        return self._bindings is not None
-
-    def is_back(self) -> bool:
-        """Put the state back. Return whether this worked."""
-        if self._bindings is None:
-            return False
-        try:
-            self._bindings.put_back()
-        except StateError:
-            return False
-        self._tensors.put_back()
-        return True

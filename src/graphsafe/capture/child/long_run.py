@@ -13,7 +13,7 @@ import gc
 import os
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -27,13 +27,13 @@ from graphsafe.capture.child.session import REPLAYS, Session, host_values, load_
 from graphsafe.capture.child.state import (
     Bindings,
     Snapshot,
-    Undo,
     copies_of,
     defined_at,
     generators_of,
     inputs_of,
     reachable_state,
     smallest,
+    undo_of,
 )
 from graphsafe.capture.child.targets import TargetError, describe
 from graphsafe.capture.device.protocol import Recording
@@ -48,7 +48,6 @@ _MOST_SURPRISES = 50
 float atomics has many such replays."""
 _MOST_STATE = 256 * 2**20
 "State that replays write is compared up to this total size in bytes, the smallest tensors first."
-_STATM = "/proc/self/statm"
 
 
 def long_run(session: Session, recording: Recording, replays: int) -> LongRun:
@@ -117,7 +116,7 @@ class _LongRun:
             copies.append(copies_of(session.device, {path: inputs[path] for path in values}))
         session.sets = tuple(copies)
 
-    def _what_changes(self) -> Undo:
+    def _what_changes(self) -> Callable[[], None]:
         """Return a function that undoes everything that a replay writes."""
         session = self._session
         session.put_inputs(1)
@@ -125,7 +124,7 @@ class _LongRun:
         self._recording.replay()
         session.device.synchronize()
         self._written = frozenset(smallest({path: state.tensors[path] for path in state.changed()}, _MOST_STATE))
-        return Undo(session.device, state)
+        return undo_of(session.device, state)
 
     def _state(self) -> dict[str, torch.Tensor]:
         inputs = inputs_of(self._session.subject)
@@ -135,7 +134,7 @@ class _LongRun:
         return (number - 1) % REPLAYS + 1 if self._inputs_return else number
 
     def replay(self, number: int) -> None:
-        self._undo.undo()
+        self._undo()
         self._session.put_inputs(self._inputs_of(number))
         self._recording.replay()
         if self._compares_each and self._surprises < _MOST_SURPRISES:
@@ -168,7 +167,7 @@ class _LongRun:
         for path, tensor in self._state().items():
             if tensor.data_ptr() != self._places.get(path, tensor.data_ptr()):
                 self._moved.setdefault(path, number)
-        self._undo.undo()
+        self._undo()
         session.seed(self._inputs_of(number))
         device.reuse_freed()
         self._recording.replay()
@@ -196,8 +195,8 @@ class _LongRun:
     def _eager(self, number: int) -> dict[str, torch.Tensor]:
         """Return the results of an eager step from the same state and inputs as this replay."""
         session = self._session
-        bindings = Bindings(reachable_state(session.subject), clear_caches=False)
-        self._undo.undo()
+        bindings = Bindings(reachable_state(session.subject))
+        self._undo()
         session.seed(self._inputs_of(number))
         results = self._results(session.path_step())
         bindings.put_back()
@@ -240,7 +239,7 @@ class _LongRun:
 def _host_bytes() -> int | None:
     """Return the host memory of this process, if the system reports it."""
     try:
-        with open(_STATM, encoding="ascii") as numbers:
+        with open("/proc/self/statm", encoding="ascii") as numbers:
             return int(numbers.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return None

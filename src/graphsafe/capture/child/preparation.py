@@ -11,6 +11,7 @@ import ast
 import ctypes
 import hashlib
 import importlib
+import itertools
 import os
 import random
 import sys
@@ -92,7 +93,12 @@ def prepare(job: Job) -> None:
         device = open_device(job.device)
         _entered.enter_context(device.entered())
     attempts: list[Attempt] = []
-    _seed(device, job)
+    # Seed as a child does before its import. Each child seeds a real device itself.
+    seed_host(job.first_seed)
+    if device is None:
+        torch.default_generator.manual_seed(job.first_seed)
+    else:
+        device.seed(job.first_seed)
     with _watched(device), nullcontext() if device is None else device.watch_captures(attempts.append):
         try:
             module = load_module(job.where)
@@ -247,15 +253,6 @@ def _open_files() -> set[str]:
     return found
 
 
-def _seed(device: Device | None, job: Job) -> None:
-    """Seed as a child does before its import. Each child seeds a real device itself."""
-    seed_host(job.first_seed)
-    if device is None:
-        torch.default_generator.manual_seed(job.first_seed)
-    else:
-        device.seed(job.first_seed)
-
-
 def _torch_state(device: Device | None) -> tuple[Any, ...]:
     with outside_modes():
         host = torch.default_generator.get_state().numpy().tobytes()
@@ -303,31 +300,25 @@ def first_imports(module: Any, name: str) -> list[CodeType]:
         return []
     functions = {one.name: one for one in statements if isinstance(one, ast.FunctionDef)}
     found: list[ast.stmt] = []
-    called: str | None = name
-    while called is not None and _is_source(functions.get(called), module.__dict__.get(called)):
-        called = _collect(functions.pop(called), found)
+    function = functions.pop(name, None)
+    while function is not None and _is_source(function, module.__dict__.get(function.name)):
+        body = [one for one in function.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
+        imports = list(itertools.takewhile(lambda one: isinstance(one, (ast.Import, ast.ImportFrom)), body))
+        found += imports
+        called = _called(body[len(imports)]) if len(imports) < len(body) else None
+        function = None if called is None else functions.pop(called, None)
     return [compile(ast.Module([one], []), module.__file__, "exec") for one in found]
 
 
-def _is_source(node: ast.FunctionDef | None, function: Any) -> bool:
+def _is_source(node: ast.FunctionDef, function: Any) -> bool:
     """Return whether `node` defines the function and has no decorators. A call then runs the statements of `node`."""
-    if node is None or node.decorator_list or not isinstance(function, FunctionType):
+    if node.decorator_list or not isinstance(function, FunctionType):
         return False
     return function.__code__.co_firstlineno == node.lineno
 
 
-def _collect(function: ast.FunctionDef, found: list[ast.stmt]) -> str | None:
-    """Add to `found` the imports with which the function begins. Return the name of the function that the next
-    statement calls, or None."""
-    for statement in function.body:
-        if isinstance(statement, (ast.Import, ast.ImportFrom)):
-            found.append(statement)
-        elif not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
-            return _called(statement)
-    return None
-
-
 def _called(statement: ast.stmt) -> str | None:
+    """Return the name of the function that a statement calls with plain arguments, or None."""
     call = getattr(statement, "value", None)
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         return None

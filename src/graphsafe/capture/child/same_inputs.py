@@ -19,10 +19,10 @@ from contextlib import nullcontext
 import torch
 
 from graphsafe.capture.child.compare import difference
-from graphsafe.capture.child.copied_state import Beginning
+from graphsafe.capture.child.copied_state import DeviceStateCopy
 from graphsafe.capture.child.lines.clocks import A_DAY, clocks_ahead
 from graphsafe.capture.child.session import Session, host_values
-from graphsafe.capture.child.state import reachable_state, smallest
+from graphsafe.capture.child.state import Bindings, StateError, reach_with_refresh, reachable_state, smallest
 from graphsafe.capture.child.targets import TargetError
 
 _MOST_BYTES = 2**17
@@ -76,7 +76,7 @@ class SameInputs:
             self._tried |= new
             self.by_chance |= self._changing(k, new)
         left = other - self.by_chance
-        if left and self.doubt is None and _has_threads():
+        if left and self.doubt is None and threading.active_count() > 1:
             self.doubt = f"threads run beside the step, and two processes gave it different values of {min(left)}"
         self.store({path: wanted[path] for path in other & self.by_chance})
 
@@ -98,24 +98,17 @@ class SameInputs:
         """Call the refresh two more times in the same state, once with clocks set ahead. Return the tensors whose
         values differ."""
         session, found = self._session, list[dict[str, torch.Tensor]]()
-        before = Beginning(session, self._refreshed)
-        if not before.is_known:
-            return set()
+        kept = DeviceStateCopy(session, self._refreshed)
         try:
+            bindings = Bindings(reach_with_refresh(session.subject))
             for clocks in (nullcontext(), clocks_ahead(A_DAY, ends_timers=False)):
                 try:
                     with clocks:
                         session.put_inputs(k)
                     found.append(given_values(session, paths))
                 finally:
-                    is_back = before.is_back()
-                if not is_back:
-                    return set()
-        except TargetError:
+                    bindings.put_back()
+                    kept.put_back()
+        except (StateError, TargetError):
             return set()
         return {path for path in paths if not difference(found[0].get(path), found[1].get(path)).equal}
-
-
-def _has_threads() -> bool:
-    """Return whether the user's code has started threads."""
-    return any(one is not threading.main_thread() for one in threading.enumerate())

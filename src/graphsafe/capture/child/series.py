@@ -21,9 +21,6 @@ class Series:
     _start: Snapshot
     _nudge: int | None = None
     "If not None, parameters and inputs are moved by one unit in the last place, up and down in turn. 0 begins with up."
-    _is_first: bool = False
-    """Whether to note the state that step 1 makes or fills. Later series do not need this state, and noting it would
-    read all state again."""
     warm: dict[str, str] = field(default_factory=dict)
     "Digests of the state after the warm-up."
     steps: list[StepResult] = field(default_factory=list)
@@ -43,7 +40,8 @@ class Series:
     "The gradients that the refresh has dropped before each step so far."
     _like: Series | None = None
     """The first series; None in the first series itself. Later series give their steps the values that the refresh
-    wrote in the first one, even those from a clock."""
+    wrote in the first one, even those from a clock. Only the first series notes the state that its steps make, because
+    noting it reads all state again."""
     _same: SameInputs | None = None
 
     def run(self, name: str, vary: bool = True) -> None:
@@ -55,19 +53,19 @@ class Series:
         if session.job.warmup:
             session.seed(FIRST_SEED)
             session.step()
-            if self._is_first:
+            if self._like is None:
                 self._note_first_step(before)
         session.warm_up(done=1)
         session.channel.phase(name)
-        self.warm = warm = session.device.digests(reachable_state(session.subject).tensors)
+        self.warm = session.device.digests(reachable_state(session.subject).tensors)
         for k in range(1, REPLAYS + 1):
             self._inputs(k, vary)
-            self._step(warm)
+            self._step()
         self._inputs(PAIR, vary)
-        self._step(warm)
+        self._step()
         session.drop_gradients(self.dropped)
-        self._step(warm)
-        if self._is_first:
+        self._step()
+        if self._like is None:
             for step in self.steps:
                 step.refreshed = {path: one for path, one in step.refreshed.items() if path not in self.stepped}
             reach = reachable_state(session.subject)
@@ -83,10 +81,10 @@ class Series:
 
     def after_event(self, k: int) -> None:
         self._inputs(k, vary=True)
-        self._step(self.warm)
+        self._step()
 
     def _inputs(self, k: int, vary: bool) -> None:
-        if vary and self._is_first and self._session.subject.refresh is not None:
+        if vary and self._like is None and self._session.subject.refresh is not None:
             self.refreshed |= put_and_marked(self._session, k)
         elif vary:
             self._session.put_inputs(k)
@@ -109,7 +107,7 @@ class Series:
             if path in tensors:
                 self._session.device.nudge(tensors[path], up=(number + (self._nudge or 0)) % 2 == 0)
 
-    def _step(self, warm: dict[str, str]) -> None:
+    def _step(self) -> None:
         session = self._session
         before = session.offset()
         given = session.device.digests(inputs_of(session.subject))
@@ -117,19 +115,19 @@ class Series:
             self.dropped -= reachable_state(session.subject).tensors.keys()
         like = self._like or self
         refreshed = given_values(session, like.refreshed if self is like else like.refreshed - like.stepped)
-        earlier = reachable_state(session.subject) if self._is_first else ReachableState()
+        earlier = reachable_state(session.subject) if self._like is None else ReachableState()
         marks, queues = marks_of(earlier.tensors), earlier.queues
         del earlier  # the variable would keep alive tensors that the target drops
         outputs = session.outputs_of(session.path_step())
         after = session.offset()
         reach = reachable_state(session.subject)
         tensors = reach.tensors
-        if self._is_first:
+        if self._like is None:
             self.stepped |= {
                 path for path, mark in marks_of(tensors).items() if mark is None or marks.get(path) != mark
             }
         state = session.device.digests(tensors)
-        moved = {path: tensors[path] for path, digest in state.items() if warm.get(path) != digest}
+        moved = {path: tensors[path] for path, digest in state.items() if self.warm.get(path) != digest}
         self.changed |= {path for path, digest in state.items() if self._start.digests.get(path) != digest}
         self.steps.append(
             StepResult(

@@ -15,7 +15,7 @@ import torch
 from graphsafe.capture.answers.events import Asked, CaptureFailure
 from graphsafe.capture.child import preparation
 from graphsafe.capture.child.entropy import seeded_entropy
-from graphsafe.capture.child.lines.waits import long_waits_noted
+from graphsafe.capture.child.lines.clocks import long_waits_noted
 from graphsafe.capture.child.own_graphs import plain
 from graphsafe.capture.child.ranks.group import Ranks, joined, own_port
 from graphsafe.capture.child.state import (
@@ -30,7 +30,7 @@ from graphsafe.capture.child.state import (
 from graphsafe.capture.child.state.containers import Slot
 from graphsafe.capture.child.state.generators import seed_host
 from graphsafe.capture.child.targets import Subject, TargetError, build, find_factory, load_module, users_code
-from graphsafe.capture.child.zero_parameters import fill_zero_parameters
+from graphsafe.capture.child.vary import fill_zero_parameters
 from graphsafe.capture.device import open_device
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.protocol import Device, Recording

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
-from graphsafe.capture.child.host_reads import HostReads
+from graphsafe.capture.answers.build import Varied
 from graphsafe.capture.child.session import INPUTS, PAIR, Session, host_values, save_values
 from graphsafe.capture.child.state import Snapshot, inputs_of, numbers_of, opaque_inputs_of, reachable_state
 from graphsafe.capture.child.state.values import SCALARS
-from graphsafe.capture.child.targets import TargetError, kind_of, users_code
+from graphsafe.capture.child.targets import Subject, TargetError, kind_of, users_code
 from graphsafe.capture.child.vary import generator_for, proposals
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.shared.job import OWN_INPUTS
@@ -44,61 +48,40 @@ class Broken(Exception):
     path: str
 
 
-@dataclass
-class TrialResult:
-    """The result of the trial.
-
-    `limits` go into the report. `unvaried` are inputs to which the trial could not give new values, although outputs
-    may depend on them. `unvaried_host` are the inputs of `unvaried` that are on the host: Python may branch on their
-    values, and a graph freezes the branch.
-    """
-
-    limits: list[Limit] = field(default_factory=list)
-    unvaried: list[str] = field(default_factory=list)
-    unvaried_host: list[str] = field(default_factory=list)
-
-    def keep(self, path: str, why: str) -> None:
-        self.limits.append(Limit("not-varied", path, why))
-        if why not in (_NO_OUTPUT, _ALL_ZERO):
-            self.unvaried.append(path)
-
-
-def try_inputs(session: Session, snapshot: Snapshot) -> TrialResult:
-    """Try new values for all inputs, and save the accepted values in `inputs.pt` for the other children. Raises Broken.
-    Raises TargetError if the step fails on its own inputs."""
-    trial = _Trial(session, snapshot)
-    tried = TrialResult()
-    ranks = session.ranks
+def try_inputs(session: Session, snapshot: Snapshot) -> tuple[list[Limit], Varied]:
+    """Try new values for all inputs, and save the accepted values in `inputs.pt` for the other children. Return limits
+    for the report. Raises Broken. Raises TargetError if the step fails on its own inputs."""
+    trial, ranks, limits = _Trial(session, snapshot), session.ranks, list[Limit]()
     constants = numbers_of(session.subject)
     if constants:
         why = "Python numbers in the arguments are constants of a graph; give a bucket axis for each value that occurs"
-        tried.limits.append(Limit("constant", ", ".join(constants), why))
+        limits.append(Limit("constant", ", ".join(constants), why))
     if session.subject.refresh is not None:
-        return tried
-    opaque = [*ranks.union(opaque_inputs_of(session.subject))]
-    for path in opaque:
-        tried.keep(path, _OPAQUE)
+        return limits, Varied((), ())
+    opaque = ranks.union(opaque_inputs_of(session.subject))
+    kept = [(path, _OPAQUE) for path in opaque]
+    "Inputs that keep their values, with the reasons."
     kinds: dict[str, int] = {}
     "Input -> the number of the proposal that the step accepts."
     open_paths: list[str] = []
     for path in ranks.union(trial.original):
         broke = session.job.unvaried.count(path)
         if ranks.all(trial.proposed(path, 1, broke) is None):
-            tried.keep(path, _BROKE if broke else _NO_CHOICE)
+            kept.append((path, _BROKE if broke else _NO_CHOICE))
         else:
             open_paths.append(path)
     if len(open_paths) <= _MOST_ALONE:
         for path in open_paths:
             kind, why = trial.alone(path)
             if kind is None:
-                tried.keep(path, why)
+                kept.append((path, why))
             else:
                 kinds[path] = kind
     else:
         kinds = dict.fromkeys(trial.together(open_paths), 0)
-        for path in open_paths:
-            if path not in kinds:
-                tried.keep(path, _FAILS)
+        kept += [(path, _FAILS) for path in open_paths if path not in kinds]
+    limits += [Limit("not-varied", path, why) for path, why in kept]
+    unvaried = [path for path, why in kept if why not in (_NO_OUTPUT, _ALL_ZERO)]
     sets = []
     for k in range(1, PAIR + 1):
         new = trial.new(kinds, k)
@@ -106,14 +89,13 @@ def try_inputs(session: Session, snapshot: Snapshot) -> TrialResult:
             new = {} if TOGETHER in session.job.unvaried else trial.largest_that_runs(new)
             left = sorted(kinds.keys() - new.keys())
             why = "the step fails if all inputs are new at once"
-            tried.limits.append(Limit("not-varied", f"replay {k}: {', '.join(left[:8])}", why))
-            tried.unvaried += [path for path in left if k == 1 or path in tried.unvaried]
+            limits.append(Limit("not-varied", f"replay {k}: {', '.join(left[:8])}", why))
+            unvaried += [path for path in left if k == 1 or path in unvaried]
         sets.append(new)
-    tried.unvaried = [path for path in dict.fromkeys(tried.unvaried) if not any(path in new for new in sets)]
-    tried.unvaried_host = [path for path in tried.unvaried if path in trial.on_host or path in opaque]
+    never = tuple(path for path in dict.fromkeys(unvaried) if not any(path in new for new in sets))
     snapshot.put_back()
     save_values(session.channel, INPUTS, tuple(sets))
-    return tried
+    return limits, Varied(never, tuple(path for path in never if path in trial.on_host or path in opaque))
 
 
 class _Trial:
@@ -127,23 +109,20 @@ class _Trial:
         self._all_zero = True
         self._opaque: str | None = None
         "The type of the object that the step returns, if no tensor is found in it."
-        reads = HostReads(session.subject, on_host)
+        reads = _HostReads(session.subject, on_host)
         self._base, self._base_nan = self._run({}, OWN_INPUTS, reads)
         self._read = reads.paths
 
     def proposed(self, path: str, k: int, kind: int) -> torch.Tensor | None:
         """Return proposal number `kind` for replay `k`. Return None if there is no such proposal, or if the input
         belongs to another rank."""
-
         if path not in self.original:
             return None
         with outside_modes():
             generator = generator_for(f"{path}:{k}:{self._session.job.seed}")
             bounds = self._session.subject.bounds.get(path, (None, None))
-            for number, new in enumerate(proposals(self.original[path], generator, bounds, path in self.on_host)):
-                if number == kind:
-                    return new
-        return None
+            proposed = proposals(self.original[path], generator, bounds, path in self.on_host)
+            return next(islice(proposed, kind, None), None)
 
     def new(self, kinds: Mapping[str, int], k: int) -> dict[str, torch.Tensor]:
         drawn = {path: self.proposed(path, k, kind) for path, kind in kinds.items()}
@@ -205,7 +184,7 @@ class _Trial:
             return None
         return None if nan and not self._base_nan else digests
 
-    def _run(self, new: Values, what: str, reads: HostReads | None = None) -> tuple[Outcome, bool]:
+    def _run(self, new: Values, what: str, reads: _HostReads | None = None) -> tuple[Outcome, bool]:
         """Run two steps. One step is not enough, because an input may have no effect in a single step: a cache is
         empty, or a plan was made earlier."""
         self._session.channel.phase(f"try {what}")
@@ -217,7 +196,7 @@ class _Trial:
             nan = nan or is_nan
         return digests, nan
 
-    def _step(self, new: Values, reads: HostReads | None) -> tuple[Outcome, bool]:
+    def _step(self, new: Values, reads: _HostReads | None) -> tuple[Outcome, bool]:
         session = self._session
         inputs = inputs_of(session.subject)
         for path, values in new.items():
@@ -247,3 +226,33 @@ class _Trial:
 def _versions(inputs: Mapping[str, torch.Tensor]) -> dict[str, int]:
     """Return the number of writes to each input. An inference tensor does not count its writes."""
     return {path: 0 if one.is_inference() else one._version for path, one in inputs.items()}
+
+
+_PROPERTIES = "device dtype is_cpu is_cuda is_leaf is_sparse itemsize layout nbytes ndim requires_grad shape"
+_METHODS = (
+    "__hash__ __len__ dim element_size get_device is_complex is_contiguous is_floating_point is_pinned is_shared "
+    "nelement numel size storage_offset stride"
+)
+_WITHOUT_VALUES = (
+    *(getattr(torch.Tensor, name).__get__ for name in _PROPERTIES.split()),
+    *(getattr(torch.Tensor, name) for name in _METHODS.split()),
+)
+"Functions that read no values of a tensor."
+
+
+class _HostReads(TorchFunctionMode):
+    """A mode in which steps run. `paths` are then the inputs on the host that the steps read. Python or an operation
+    may depend on their values."""
+
+    def __init__(self, subject: Subject, on_host: Mapping[str, torch.Tensor]) -> None:
+        super().__init__()
+        again = inputs_of(subject)
+        self._tensors = {id(one): path for path, one in on_host.items() if again.get(path) is one}
+        # Reads of an array or a buffer cannot be seen. Its tensor was made for graphsafe only.
+        self.paths = {path for path in on_host if path not in self._tensors.values()}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func not in _WITHOUT_VALUES:
+            given = (self._tensors.get(id(one)) for one in tree_leaves((args, kwargs)))
+            self.paths.update(path for path in given if path is not None)
+        return func(*args, **(kwargs or {}))

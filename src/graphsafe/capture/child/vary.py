@@ -1,4 +1,5 @@
-"""Draws new values for a step's inputs. Each new value is legal for the kind of its input.
+"""Draws new values for a step's inputs, and for parameters that are zero. Each new value is legal for the kind of its
+input.
 
 Floats are redrawn within the finite range seen; infinities, NaN and the dtype's extremes (used in masks) stay in place.
 Booleans are permuted. Integers are redrawn from 0 to the largest seen; negative integers (padding) stay in place.
@@ -19,6 +20,10 @@ from itertools import chain
 import torch
 
 from graphsafe.capture.child.compare import same_elements
+from graphsafe.capture.child.state import reachable_state
+from graphsafe.capture.child.targets import Subject
+from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.device.protocol import Device
 
 Bounds = tuple["float | None", "float | None"]
 "The range that the user allows (`--input`), both ends included."
@@ -120,7 +125,9 @@ def _floats(values: torch.Tensor, generator: torch.Generator, bounds: Bounds, co
     free = torch.isfinite(wide) & (wide < limits.max) & (wide > limits.min)
     if not bool(free.any()):
         return values.clone()
-    low, high = _range(wide[free], bounds)
+    low, high = bounds
+    low = float(wide[free].min()) if low is None else low
+    high = float(wide[free].max()) if high is None else high
     drawn = torch.rand(wide.shape, generator=generator, dtype=torch.float64)
     drawn = (drawn.round() if contrast else drawn) * (high - low) + low
     return torch.where(free, drawn, wide).to(values.dtype)
@@ -181,6 +188,34 @@ _OFFSETS: Kinds = (_inner_redrawn, _members, _permuted)
 _OTHERS: Kinds = (_permuted, _redrawn)
 
 
-def _range(seen: torch.Tensor, bounds: Bounds) -> tuple[float, float]:
-    low, high = bounds
-    return float(seen.min()) if low is None else low, float(seen.max()) if high is None else high
+_SCALE = 0.02
+"The standard deviation with which transformers usually initialises weights."
+_DRAWN = 1 << 20
+"The largest number of values that are drawn. A larger parameter repeats these values."
+
+
+def fill_zero_parameters(device: Device, subject: Subject) -> list[str]:
+    """Fill the floating-point parameters that are zero everywhere, as in a newly made head or gate, and return their
+    paths. After such a layer every output is zero for any inputs, so nothing could be compared. Whether a step can be
+    captured does not depend on the values of parameters. Every child draws the same values for the same path."""
+    filled = []
+    for path, tensor in reachable_state(subject).tensors.items():
+        if not isinstance(tensor, torch.nn.Parameter) or not tensor.is_floating_point() or tensor.numel() == 0:
+            continue
+        with outside_modes():
+            beginning = tensor.detach()[:1] if tensor.ndim else tensor.detach()
+        if tensor.is_meta or not (_is_zero(device, beginning) and _is_zero(device, tensor)):
+            continue
+        with outside_modes():
+            drawn = torch.randn(min(tensor.numel(), _DRAWN), generator=generator_for(path)) * _SCALE
+            repeated = drawn.repeat(-(-tensor.numel() // drawn.numel()))[: tensor.numel()]
+            values = repeated.to(tensor.dtype).reshape(tensor.shape)
+        device.store(tensor, values)
+        filled.append(path)
+    return filled
+
+
+def _is_zero(device: Device, tensor: torch.Tensor) -> bool:
+    host = device.to_host(tensor)
+    with outside_modes():
+        return not bool(host.count_nonzero())

@@ -12,12 +12,11 @@ import inspect
 import re
 import sys
 import types
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 from graphsafe.capture.answers.build import Declaration
 from graphsafe.capture.child.state import objects_of
-from graphsafe.capture.child.state.objects import attributes_of, bases_of, file_of, namespace_of, variables_of
+from graphsafe.capture.child.state.objects import attributes_of, bases_of, file_of, namespace_of
 from graphsafe.capture.child.targets import Subject
 from graphsafe.capture.shared.classify import tree_of
 from graphsafe.capture.shared.frames import absolute, is_user_file
@@ -32,21 +31,17 @@ _REFUSES = "NotImplementedError"
 
 def declaration_of(subject: Subject) -> Declaration | None:
     """Return the lowest declaration among the classes that the step uses. An engine uses the lowest level too."""
-    found = list(_declarations(objects_of(subject)))
-    known = [one for one in found if one.level is not None]
-    lowest = min(known, key=lambda one: LEVELS.index(one.level or LEVELS[0]), default=None)
-    return lowest or next(iter(found), None)
-
-
-def _declarations(objects: Sequence[Any]) -> Iterator[Declaration]:
+    found: list[Declaration] = []
     seen: set[int] = set()
-    for value in objects:
+    for value in objects_of(subject):
         kind = type(value)
         if id(kind) not in seen:
             seen.add(id(kind))
             declared = _vllm(kind, value) or _sglang(kind) or _flag(kind)
-            if declared is not None:
-                yield declared
+            found += [] if declared is None else [declared]
+    known = [one for one in found if one.level is not None]
+    lowest = min(known, key=lambda one: LEVELS.index(one.level or LEVELS[0]), default=None)
+    return lowest or next(iter(found), None)
 
 
 def _vllm(kind: type, value: Any) -> Declaration | None:
@@ -114,8 +109,7 @@ def _place(kind: type, owner: type, name: str) -> tuple[str | None, int | None]:
     """Return file and line of the attribute's definition. If the user's code does not define the attribute, return file
     and line of the first class in the user's code that inherits it."""
     for base in (owner, *bases_of(kind)):
-        module = sys.modules.get(base.__module__)
-        file = file_of(module) if variables_of(module) is not None else None
+        file = file_of(sys.modules.get(base.__module__))
         if file is None or not is_user_file(file):
             continue
         line = _line_in(file, base.__qualname__, name if base is owner else "")
@@ -125,25 +119,17 @@ def _place(kind: type, owner: type, name: str) -> tuple[str | None, int | None]:
 
 
 def _line_in(file: str, qualname: str, name: str) -> int | None:
-    """Return the line that assigns an attribute in the body of a class. If `name` is empty, return the line of the
-    class itself."""
-    tree: ast.AST = tree_of(file_lines(file))
-    for part in qualname.replace("<locals>.", "").split("."):
-        found = next((node for node in ast.walk(tree) if _is_called(node, part)), None)
-        if found is None:
+    """Return the line that assigns an attribute in a class. If `name` is empty, return the line of the class itself."""
+    node: Any = tree_of(file_lines(file))
+    for part in (*qualname.replace("<locals>.", "").split("."), *([name] if name else [])):
+        node = next((one for one in ast.walk(node) if _defines(one, part)), None)
+        if node is None:
             return None
-        tree = found
-    for node in getattr(tree, "body", ()) if name else ():
-        if _is_called(node, name) or any(isinstance(one, ast.Name) and one.id == name for one in _targets(node)):
-            return int(node.lineno)
-    return None if name else int(getattr(tree, "lineno", 0)) or None
+    return int(node.lineno)
 
 
-def _is_called(node: ast.AST, name: str) -> bool:
+def _defines(node: ast.AST, name: str) -> bool:
+    if isinstance(node, (ast.Assign, ast.AnnAssign)):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return any(isinstance(one, ast.Name) and one.id == name for one in targets)
     return isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name
-
-
-def _targets(node: ast.AST) -> list[ast.expr]:
-    if isinstance(node, ast.Assign):
-        return node.targets
-    return [node.target] if isinstance(node, ast.AnnAssign) else []

@@ -28,7 +28,7 @@ class SavedBindings:
         reach, device = reachable_state(session.subject), session.device
         inputs = inputs_of(session.subject)
         self._device = device
-        self._bindings = Bindings(reach, clear_caches=False)
+        self._bindings = Bindings(reach)
         digests = device.digests(reach.tensors)
         self.tensors = {
             path: tensor
@@ -67,8 +67,7 @@ class Member:
     "Whether the state after construction is the same here as in the reference."
     hosts: Mapping[str, Any] = field(default_factory=dict)
     inherits: bool = False
-    """Whether the bucket found state that other buckets left and that still exists after this bucket's own warm-up (see
-    `PriorState`)."""
+    "Whether the bucket found state that other buckets left; see `warm_up`."
 
     @staticmethod
     def of(session: Session, axes: Mapping[str, Any], folder: Path, earlier: Sequence[Member] = ()) -> Member:
@@ -97,6 +96,26 @@ class Member:
     @property
     def name(self) -> str:
         return bucket_name(self.axes)
+
+    def warm_up(self) -> None:
+        """Warm up, and note whether the bucket finds state that other buckets left, such as a plan, and that still
+        exists afterwards. Such state changes the work of a step. Nothing is noted if other buckets have changed tensors
+        of this bucket, because such tensors are shared by design."""
+        made, hosts, caches = self._state()
+        self.session.warm_up()
+        if any(made.get(path) != digest for path, digest in self.built.items()):
+            return
+        now, _, sizes = self._state()
+        renumbered = any(path in hosts and hosts[path] != text for path, text in self.hosts.items())
+        stayed = any(now.get(path) == made[path] for path in made.keys() - self.built.keys() - self.hosts.keys())
+        hit = any(size and sizes.get(path) == size for path, size in caches.items())
+        self.inherits = renumbered or stayed or hit
+
+    def _state(self) -> tuple[Mapping[str, str], Mapping[str, str], Mapping[str, int]]:
+        """Return all state as digests and strings, the values on the host alone, and the sizes of caches."""
+        reach = reachable_state(self.session.subject)
+        everything = {**self.session.device.digests(reach.tensors), **reach.hosts}
+        return everything, reach.hosts, {path: size for path, (_, size) in reach.caches.items()}
 
     def outputs(self) -> ReachableState:
         """Return the outputs. Replays write into the tensors of these outputs."""
@@ -148,41 +167,3 @@ def _drawn(tensors: Values, built: Mapping[str, str], given: ConstructedState, e
         return own
     shared = {memory_key(tensor) for one in earlier for tensor in reachable_state(one.session.subject).tensors.values()}
     return {path for path in own if memory_key(tensors[path]) not in shared}
-
-
-@dataclass(frozen=True)
-class PriorState:
-    """State that exists before the bucket's first step although the bucket's construction did not make it."""
-
-    born: Mapping[str, Any]
-    "Path -> digest of a tensor, or a host value as a string."
-    caches: Mapping[str, int]
-    "Function with a `functools.lru_cache` that is not empty -> the number of results in the cache."
-    renumbered: bool
-    "Whether a host value has changed since construction."
-
-    @staticmethod
-    def before_steps(member: Member) -> PriorState | None:
-        """Return the state that a bucket finds before its steps. Return None if other buckets have changed tensors of
-        this bucket, because such tensors are shared by design."""
-        made, reach = _state(member)
-        if any(made.get(path) != digest for path, digest in member.built.items()):
-            return None
-        return PriorState(
-            {path: value for path, value in made.items() if path not in member.built and path not in member.hosts},
-            {path: size for path, (_, size) in reach.caches.items() if size},
-            any(path in reach.hosts and reach.hosts[path] != text for path, text in member.hosts.items()),
-        )
-
-    def decides(self, member: Member) -> bool:
-        """Return whether some of this state still exists after the bucket's own warm-up. Such state, for instance a
-        plan that another bucket made, changes the work of a step."""
-        now, reach = _state(member)
-        stayed = any(now.get(path) == value for path, value in self.born.items())
-        hit = any(path in reach.caches and reach.caches[path][1] == size for path, size in self.caches.items())
-        return self.renumbered or stayed or hit
-
-
-def _state(member: Member) -> tuple[Mapping[str, str], ReachableState]:
-    reach = reachable_state(member.session.subject)
-    return {**member.session.device.digests(reach.tensors), **reach.hosts}, reach

@@ -23,7 +23,7 @@ from graphsafe.capture.answers.pool import (
     Padding,
     Together,
 )
-from graphsafe.capture.child.buckets.members import Member, PriorState, SavedBindings, put_back_all
+from graphsafe.capture.child.buckets.members import Member, SavedBindings, put_back_all
 from graphsafe.capture.child.buckets.padding import padded_replays
 from graphsafe.capture.child.memory_use import pool_memory_held
 from graphsafe.capture.child.session import CAPTURE_SEED, REPLAYS, Session, opened
@@ -74,9 +74,7 @@ def _captured(members: Sequence[Member], channel: Channel) -> bool:
         session = member.session
         channel.phase(f"warm up {member.name}")
         channel.send(Capturing(member.axes))
-        found = PriorState.before_steps(member)
-        session.warm_up()
-        member.inherits = found is not None and found.decides(member)
+        member.warm_up()
         channel.phase(f"capture {member.name}")
         session.seed(CAPTURE_SEED)
         gc.collect()
@@ -110,7 +108,7 @@ def _unlike_fresh(members: Sequence[Member]) -> list[Different]:
     Such a bucket used something from another bucket: a plan or table that the other bucket left in a module's variable
     or in a function's cache, or a number that the other bucket changed. Steps may share state on the device by design.
     So a bucket is checked only if its state after construction differs from that in the fresh process, or if it found
-    state that no step changes (`PriorState`).
+    state that no step changes (`Member.warm_up`).
 
     If even the first bucket's state after construction differs from its reference, some parameters do not depend on the
     seed, and nothing is reported.

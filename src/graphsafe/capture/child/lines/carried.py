@@ -9,7 +9,6 @@ the memory.
 from __future__ import annotations
 
 import contextlib
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -17,14 +16,14 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from graphsafe.capture.device.modes import OperationMode
-from graphsafe.capture.device.structures import by_schema, is_written, memory_key, tensors_in
+from graphsafe.capture.device.structures import by_schema, is_written, memory_key, reads_values, tensors_in
 
 _MARK = "_graphsafe_from_inputs"
 _OVERWRITES = frozenset({"aten::copy_", "aten::zero_", "aten::fill_"})
 "Operations that write all elements of their tensor and read none."
 
 
-class _Watching(OperationMode, ABC):  # type: ignore[no-untyped-call]
+class _Watching(OperationMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
@@ -34,10 +33,10 @@ class _Watching(OperationMode, ABC):  # type: ignore[no-untyped-call]
                 self._see(func, _storages([*args, *kwargs.values()]), _storages(written), _storages(result))
         return result
 
-    @abstractmethod
     def _see(self, func: Any, given: dict[int, Any], written: dict[int, Any], results: dict[int, Any]) -> None:
         """Handle an operation that has run. The arguments are the storages that the operation was given, wrote and
         returned."""
+        raise NotImplementedError
 
 
 class FromInputs(_Watching):
@@ -52,7 +51,7 @@ class FromInputs(_Watching):
     def _see(self, func: Any, given: dict[int, Any], written: dict[int, Any], results: dict[int, Any]) -> None:
         overwrites = func._schema.name in _OVERWRITES
         read = [storage for key, storage in given.items() if not (overwrites and key in written)]
-        follows = not _takes_form_alone(func) and any(hasattr(storage, _MARK) for storage in read)
+        follows = reads_values(func) and any(hasattr(storage, _MARK) for storage in read)
         for key, storage in (written | results).items():
             if follows:
                 setattr(storage, _MARK, key not in given)  # the mark is true for memory that the step itself allocates
@@ -122,12 +121,6 @@ class PartsKept(OperationMode):  # type: ignore[no-untyped-call]
             self._kept.add(key)
         if writes and key in self._kept:
             self.found.add(key)
-
-
-def _takes_form_alone(func: Any) -> bool:
-    """Return whether an operation uses only the shape and dtype of its tensor, as `zeros_like` does."""
-    name = func._schema.name.removeprefix("aten::")
-    return bool(name.endswith("_like") or name.startswith("new_"))
 
 
 def _storages(value: Any) -> dict[int, Any]:

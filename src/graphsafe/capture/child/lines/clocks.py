@@ -1,4 +1,5 @@
-"""Sets the host's clocks ahead, to test code that depends on the time.
+"""Sets the host's clocks ahead, to test code that depends on the time. Long waits of the user's threads then end: a
+thread may sleep for ten seconds, then change a setting that the step reads.
 
 The functions are replaced wherever the user's code refers to them: in the module `time`, in variables of modules and
 classes, in attributes and slots (`from time import monotonic`, `self.clock = time.time`), in closures, in default
@@ -20,8 +21,8 @@ from functools import partial
 from types import BuiltinFunctionType, CellType, FunctionType
 from typing import Any
 
-from graphsafe.capture.child.lines.waits import end_long_waits
 from graphsafe.capture.child.state.objects import layout_of
+from graphsafe.capture.shared.replaced import replaced
 
 A_DAY = 90_061.0
 "Seconds by which clocks are set ahead: a day, an hour, a minute and a second, to change the time of day too."
@@ -40,17 +41,17 @@ class Shift:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self._true = (time.process_time, time.monotonic)  # a reference inside a tuple is not replaced
-        self._begun = self._now()
+        self._true = (time.process_time, time.monotonic, time.time)  # a reference inside a tuple is not replaced
+        self._begun = time.process_time(), time.monotonic()
 
-    def _now(self) -> tuple[float, float]:
-        worked, total = self._true
-        return worked(), total()
+    def now(self) -> float:
+        """Return the time that the clocks show."""
+        return self._true[2]() + self.seconds
 
     def is_over(self, cpu_seconds: float, seconds: float) -> bool:
         """Return whether this much real CPU time, or real time, has passed since the clocks were set ahead."""
-        (worked, total), (before, begun) = self._now(), self._begun
-        return worked - before > cpu_seconds or total - begun > seconds
+        worked, begun = self._begun
+        return self._true[0]() - worked > cpu_seconds or self._true[1]() - begun > seconds
 
     @property
     def delta(self) -> datetime.timedelta:
@@ -80,23 +81,13 @@ def clocks_ahead(seconds: float, ends_timers: bool = True) -> Iterator[Shift]:
         if defaults is not None:
             put_back.append(partial(setattr, function, "__defaults__", defaults))
             function.__defaults__ = tuple(ahead.get(id(value), value) for value in defaults)
-    for holder in holders:
-        if type(holder) is CellType and id(holder.cell_contents) in ahead:
-            put_back.append(partial(setattr, holder, "cell_contents", holder.cell_contents))
-            holder.cell_contents = ahead[id(holder.cell_contents)]
-        put_back += _set_in_slots(holder, ahead)
-        names = holder if type(holder) is dict else getattr(holder, "__dict__", None)
-        if type(names) is not dict or _is_namespace(names):
-            continue
-        is_module = names is holder and "__name__" in names and "__spec__" in names
-        for name, value in list(names.items()):
-            new = ahead.get(id(value)) if isinstance(name, str) else None
-            if is_module:
-                new = dates.get(id(value), new)
-            if new is not None:
-                names[name] = new
-                put_back.append(partial(names.__setitem__, name, value))
-    put_back += _set_in_classes([one for one in holders if type(one) is dict and _is_namespace(one)], ahead)
+    namespaces = [one for one in holders if type(one) is dict and _is_namespace(one)]
+    for holder in (*holders, *(gc.get_referrers(*namespaces) if namespaces else ())):
+        later = ahead | dates if type(holder) is dict and "__name__" in holder and "__spec__" in holder else ahead
+        for place, value in _places_in(holder):
+            if id(value) in later:
+                place(later[id(value)])
+                put_back.append(partial(place, value))
     if ends_timers:
         _end_timers()
     try:
@@ -111,30 +102,27 @@ def _is_namespace(names: dict[Any, Any]) -> bool:
     return "__module__" in names and "__doc__" in names and "__spec__" not in names
 
 
-def _set_in_slots(holder: Any, ahead: Mapping[int, Any]) -> Iterator[Callable[[], object]]:
-    """Replace clocks that an object has in slots or that a `functools.partial` calls. For each replaced clock, yield a
-    function that puts it back."""
-    if type(holder) is partial and id(holder.func) in ahead:
+def _places_in(holder: Any) -> Iterator[tuple[Callable[[Any], object], Any]]:
+    """Yield the values that an object holds directly. Each value comes with a function that sets another value in its
+    place."""
+    if type(holder) is CellType:
+        yield partial(setattr, holder, "cell_contents"), holder.cell_contents
+    elif type(holder) is partial:
         set_state: Callable[[Any], object] = getattr(holder, "__setstate__")  # noqa: B009
         rest = (holder.args, holder.keywords, holder.__dict__)
-        yield partial(set_state, (holder.func, *rest))
-        set_state((ahead[id(holder.func)], *rest))
+        yield lambda called: set_state((called, *rest)), holder.func
+    elif issubclass(type(holder), type):
+        # Python caches lookups in classes, so a variable of a class has to be set through the class.
+        for name, value in list(vars(holder).items()) if holder.__flags__ & _IS_HEAP_TYPE else ():
+            yield partial(type.__setattr__, holder, name), value
     for _, slot in layout_of(type(holder)).slots:
         with suppress(AttributeError):  # this slot is empty
-            value = slot.__get__(holder)
-            if id(value) in ahead:
-                slot.__set__(holder, ahead[id(value)])
-                yield partial(slot.__set__, holder, value)
-
-
-def _set_in_classes(namespaces: list[dict[Any, Any]], ahead: Mapping[int, Any]) -> Iterator[Callable[[], object]]:
-    """Set clocks in the classes that have these variables. For each replaced clock, yield a function that puts it back.
-    Python caches lookups in classes, so a variable of a class has to be set through the class."""
-    holders = gc.get_referrers(*namespaces) if namespaces else []
-    for kind in [one for one in holders if issubclass(type(one), type) and one.__flags__ & _IS_HEAP_TYPE]:
-        for name, value in [(name, value) for name, value in vars(kind).items() if id(value) in ahead]:
-            type.__setattr__(kind, name, ahead[id(value)])
-            yield partial(type.__setattr__, kind, name, value)
+            yield partial(slot.__set__, holder), slot.__get__(holder)
+    names = holder if type(holder) is dict else getattr(holder, "__dict__", None)
+    if type(names) is dict and not _is_namespace(names):
+        for name, value in list(names.items()):
+            if isinstance(name, str):
+                yield partial(names.__setitem__, name), value
 
 
 _IS_HEAP_TYPE = 1 << 9
@@ -160,45 +148,41 @@ class _Ahead:
     """Replaces a function that returns a time. This is an object and not a function, because Python would turn a
     function in a class into a method."""
 
-    def __init__(self, call: Callable[..., Any]) -> None:
-        self._call = call
+    def __init__(self, original: Callable[..., Any], change: Callable[..., Any]) -> None:
+        """`change` is called with the original function and the arguments of each call."""
+        self._true = (original,)  # a reference inside a tuple is not replaced
+        self._change = change
 
     def __call__(self, *given: Any) -> Any:
-        return self._call(*given)
+        return self._change(*self._true, *given)
 
 
 def _functions_ahead(shift: Shift) -> list[tuple[Any, _Ahead]]:
     """Return the functions that depend on the time, each with its replacement."""
-    true = (time.time, time.localtime, time.strftime)  # a reference inside a tuple is not replaced
 
-    def clock(original: Any) -> _Ahead:
-        read = (original,)
-        if original.__name__.endswith("_ns"):
-            return _Ahead(lambda *which: read[0](*which) + int(shift.seconds * 1_000_000_000))
-        return _Ahead(lambda *which: read[0](*which) + shift.seconds)
+    def seconds(read: Any, *which: Any) -> Any:
+        return read(*which) + shift.seconds
 
-    def calendar(original: Any) -> _Ahead:
-        form = (original,)
-        return _Ahead(lambda at=None: form[0](true[0]() + shift.seconds if at is None else at))
+    def nanoseconds(read: Any, *which: Any) -> Any:
+        return read(*which) + int(shift.seconds * 1_000_000_000)
 
-    def usage(original: Any) -> _Ahead:
-        read = (original,)
+    def calendar(form: Any, at: Any = None) -> Any:
+        return form(shift.now() if at is None else at)
 
-        def with_later_times(*arguments: Any) -> Any:
-            now = read[0](*arguments)
-            return type(now)([part + shift.seconds if isinstance(part, float) else part for part in now])
+    def text(write: Any, form: Any, parts: Any = None) -> Any:
+        return write(form, time.localtime(shift.now()) if parts is None else parts)
 
-        return _Ahead(with_later_times)
+    def usage(read: Any, *arguments: Any) -> Any:
+        now = read(*arguments)
+        return type(now)([part + shift.seconds if isinstance(part, float) else part for part in now])
 
-    text = _Ahead(
-        lambda form, parts=None: true[2](form, true[1](true[0]() + shift.seconds) if parts is None else parts)
-    )
-    clocks = [getattr(time, f"{name}{unit}") for name in _SECONDS for unit in ("", "_ns") if hasattr(time, name)]
-    calendars = [getattr(time, name) for name in _CALENDARS]
+    changes: dict[str, Callable[..., Any]] = {name: seconds for name in _SECONDS}
+    changes |= {f"{name}_ns": nanoseconds for name in _SECONDS}
+    changes |= {name: calendar for name in _CALENDARS} | {"strftime": text}
+    found = [(getattr(time, name), change) for name, change in changes.items() if hasattr(time, name)]
     resource: Any = sys.modules.get("resource")  # not all systems have it
-    usages = [os.times, *([] if resource is None else [resource.getrusage])]
-    found = [(one, clock(one)) for one in clocks] + [(one, calendar(one)) for one in calendars]
-    return [*found, *((one, usage(one)) for one in usages), (time.strftime, text)]
+    found += [(one, usage) for one in (os.times, *([] if resource is None else [resource.getrusage]))]
+    return [(original, _Ahead(original, change)) for original, change in found]
 
 
 _TIME = (datetime.datetime,)
@@ -259,3 +243,50 @@ def _numpy_times_ahead(original: Any, shift: Shift) -> type:
             return stamp + int(shift.seconds) * second if given and given[0] in ("now", "today") else stamp
 
     return LaterStamp
+
+
+_LONG = 0.5
+"A wait of this many seconds or more is long. Shorter waits end by themselves while further steps run."
+_MOMENT = 0.05
+"Seconds that threads have for their work, once their waits have ended."
+_waiting: list[threading.Condition] = []
+_sleep, _wait = time.sleep, threading.Condition.wait
+
+
+@contextmanager
+def long_waits_noted() -> Iterator[None]:
+    """Let `end_long_waits` end the waits that threads begin in this block: calls of `time.sleep`, and waits for events,
+    conditions and queues with a timeout."""
+
+    def wait(condition: threading.Condition, timeout: float | None = None) -> bool:
+        if timeout is None or not _is_long(timeout):
+            return _wait(condition, timeout)
+        _waiting.append(condition)
+        try:
+            return _wait(condition, timeout)
+        finally:
+            _waiting.remove(condition)
+
+    def sleep(seconds: float, /) -> None:
+        if not _is_long(seconds):
+            return _sleep(seconds)
+        alone = threading.Condition()
+        with alone:
+            alone.wait(seconds)
+
+    with replaced((time, "sleep", sleep), (threading.Condition, "wait", wait)):
+        yield
+
+
+def _is_long(seconds: float) -> bool:
+    return seconds >= _LONG and threading.current_thread() is not threading.main_thread()
+
+
+def end_long_waits() -> None:
+    """End each long wait once, as if its time were over."""
+    ended = [*_waiting]
+    for condition in ended:
+        with condition:
+            condition.notify_all()
+    if ended:
+        _sleep(_MOMENT)

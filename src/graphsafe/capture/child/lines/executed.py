@@ -100,45 +100,32 @@ def lines_traced(ran: Executed, also: Trace | None = None) -> Iterator[None]:
     """Record every line of the user's code that this thread runs in this block. `also` is called for the same
     events."""
 
-    def calls(frame: FrameType, event: str, argument: Any) -> Any:
-        local = of_file(frame.f_code.co_filename)
-        if local is not None and frame.f_code not in ran.callers:
-            ran.callers[frame.f_code] = user_frames(frame.f_back)[0] if frame.f_back is not None else ()
-        if local is None or also is None:
-            return local
-        also(frame, event, argument)
-        return _both(also, local)
-
     @functools.cache
-    def of_file(filename: str) -> Trace | None:
-        return _lines_of(filename, ran) if is_user_file(filename) else None
+    def of_file(filename: str) -> tuple[str, Mapping[int, frozenset[Store]], set[int]]:
+        file = absolute(filename)
+        return file, stores_of(file), ran.lines.setdefault(file, set())
 
-    with tracing(calls):
-        yield
-
-
-def _both(first: Trace, second: Trace) -> Trace:
-    def both(frame: FrameType, event: str, argument: Any) -> Any:
-        first(frame, event, argument)
-        second(frame, event, argument)
-        return both
-
-    return both
-
-
-def _lines_of(filename: str, ran: Executed) -> Trace:
-    file = absolute(filename)
-    stores, lines = stores_of(file), ran.lines.setdefault(file, set())
+    def calls(frame: FrameType, event: str, argument: Any) -> Any:
+        if not is_user_file(frame.f_code.co_filename):
+            return None
+        of_file(frame.f_code.co_filename)
+        if frame.f_code not in ran.callers:
+            ran.callers[frame.f_code] = user_frames(frame.f_back)[0] if frame.f_back is not None else ()
+        return local(frame, event, argument)
 
     def local(frame: FrameType, event: str, argument: Any) -> Any:
+        if also is not None:
+            also(frame, event, argument)
         if event == "line":
+            file, stores, lines = of_file(frame.f_code.co_filename)
             line = frame.f_lineno
             lines.add(line)
             if line in stores and (file, line) not in ran.stores:
                 ran.stores[file, line] = user_frames(frame)[0]
         return local
 
-    return local
+    with tracing(calls):
+        yield
 
 
 @functools.cache

@@ -16,7 +16,7 @@ class PreCaptureState:
 
     def __init__(self, session: Session) -> None:
         self.reach: ReachableState = reachable_state(session.subject)
-        self.bindings = Bindings(self.reach, clear_caches=False)
+        self.bindings = Bindings(self.reach)
         self.views = self.reach.views()
 
 

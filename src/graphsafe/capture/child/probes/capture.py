@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -189,6 +189,12 @@ class Replays:
         gradients, dropped = self.session.gradients, self.reference.dropped
         self._gradients = {path: one for path, one in gradients.items() if path in dropped}
         "Gradients that the refresh drops. They are therefore compared in the memory that replays write."
+
+    def compared_with(self, steps: Sequence[StepResult]) -> Replays:
+        """Return further replays of this recording, to be compared with other steps of the reference."""
+        found = Replays(self.session, self.recording, replace(self.reference, steps=steps))
+        found.same = self.same
+        return found
 
     def against(self, what: str) -> str | None:
         """Return the reason why replays do not match the eager steps, or None. `what` names the replays."""

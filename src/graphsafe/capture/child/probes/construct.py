@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Sequence
 
 import torch
 
-from graphsafe.capture.answers.build import BrokenBy, Built, Constructed, Limits, Platform, Varied
+from graphsafe.capture.answers.build import BrokenBy, Built, Constructed, Limits, Platform
 from graphsafe.capture.child.buckets.declared import declaration_of
 from graphsafe.capture.child.dropped_gradients import save_dropped_gradients
 from graphsafe.capture.child.own_graphs.probe import own_graphs_watched
@@ -17,12 +16,11 @@ from graphsafe.capture.child.session import Session, opened
 from graphsafe.capture.child.state import Snapshot, StateError, defined_at, reachable_state, tensors_of_refresh
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.trial import Broken, try_inputs
-from graphsafe.capture.child.zero_parameters import fill_zero_parameters
-from graphsafe.capture.device.protocol import Device, RandomState
+from graphsafe.capture.child.vary import fill_zero_parameters
+from graphsafe.capture.device.protocol import Device
 from graphsafe.capture.shared.job import Channel, Job
 from graphsafe.report.model import Limit
-from graphsafe.report.probes.construct import Attempt, Construct
-from graphsafe.report.probes.construct import RandomState as Generator
+from graphsafe.report.probes.construct import Attempt, Construct, RandomState
 
 
 def run(job: Job, channel: Channel) -> None:
@@ -50,9 +48,8 @@ def run(job: Job, channel: Channel) -> None:
 
 def _vary(session: Session, snapshot: Snapshot, limits: list[Limit]) -> None:
     try:
-        tried = try_inputs(session, snapshot)
-        varied = Varied(tuple(tried.unvaried), tuple(tried.unvaried_host))
-        session.channel.send(Limits((*session.device.limits(), *limits, *tried.limits)), varied)
+        tried, varied = try_inputs(session, snapshot)
+        session.channel.send(Limits((*session.device.limits(), *limits, *tried)), varied)
         save_dropped_gradients(session)
     except Broken as broken:
         session.channel.send(BrokenBy(broken.path))
@@ -62,35 +59,31 @@ def _vary(session: Session, snapshot: Snapshot, limits: list[Limit]) -> None:
 
 
 def send_built(session: Session, attempts: list[Attempt], threads: set[threading.Thread]) -> None:
-    """Report the built target, and the state that construction left."""
-    device = session.device
-    declared = declaration_of(session.subject)
-    entry = defined_at(session.subject.fn)
+    """Report the built target, and the state that construction left. Before construction, each generator had a known
+    seed and offset 0."""
+    device, subject = session.device, session.subject
+    declared, entry = declaration_of(subject), defined_at(subject.fn)
     platform = Platform(device.label(), device.driver(), torch.__version__, torch.version.cuda, _libraries())
-    session.channel.send(
-        construct(session, attempts, threads),
-        Built(entry, tuple(session.subject.events), session.subject.refresh is not None, platform, declared),
-    )
-
-
-def construct(session: Session, attempts: Sequence[Attempt], threads: set[threading.Thread]) -> Construct:
-    device = session.device
     states = device.random_states()
     draws = {name: device.draw(name) for name in states}
     broken = [name for name, error in draws.items() if error is not None]
     repaired = {name: _repaired(device, name) for name in broken}
-    left_capturing = any("captur" in (draws[name] or "") for name in broken)
-    return Construct(
+    construct = Construct(
         "fail" if broken else "pass",
         built=True,
-        left_capturing=left_capturing,
-        rng={name: _random(state, draws[name], session.job.seed) for name, state in states.items()},
+        left_capturing=any("captur" in (draws[name] or "") for name in broken),
+        rng={
+            name: RandomState(one.seed, 0, one.offset, draws[name], reseeded=one.seed != session.job.first_seed)
+            for name, one in states.items()
+        },
         captures=tuple(attempts),
         repaired=repaired,
         stands_on=device.current_stream_name(),
-        generators=tuple(sorted(reachable_state(session.subject).generators)),
+        generators=tuple(sorted(reachable_state(subject).generators)),
         threads=tuple(sorted(thread.name for thread in set(threading.enumerate()) - threads)),
     )
+    has_refresh = subject.refresh is not None
+    session.channel.send(construct, Built(entry, tuple(subject.events), has_refresh, platform, declared))
 
 
 def _filled(paths: list[str]) -> list[Limit]:
@@ -101,11 +94,6 @@ def _filled(paths: list[str]) -> list[Limit]:
     more = f" and {len(paths) - 8} more" if len(paths) > 8 else ""
     why = "zero everywhere, so that outputs may not depend on inputs: small random values replaced the zeros"
     return [Limit("zero-parameters", ", ".join(paths[:8]) + more, why)]
-
-
-def _random(state: RandomState, draw: str | None, seed: int) -> Generator:
-    """Describe a generator after construction. Before construction, the generator had a known seed and offset 0."""
-    return Generator(state.seed, 0, state.offset, draw, reseeded=state.seed != seed * 1_000_003)
 
 
 def _repaired(device: Device, name: str) -> bool:

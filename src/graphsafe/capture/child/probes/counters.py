@@ -88,7 +88,7 @@ class Counters:
         those before all further steps and from those in the settled state. State that only the refresh reaches is left
         out. State that alternates may be left out too."""
         self._after = reach_with_refresh(self._subject)
-        self._bindings = Bindings(self._after, clear_caches=False)
+        self._bindings = Bindings(self._after)
         resets = {"reset": self._subject.reset, "events": dict(self._subject.events)}
         set_back = {_holder(owner) for owner, _ in walk(resets).owners.values()}
         can_be_set = {

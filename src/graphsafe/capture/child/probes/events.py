@@ -9,7 +9,6 @@ event. Each event happens twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import torch
 
@@ -31,19 +30,16 @@ def run(job: Job, channel: Channel) -> None:
         replays = replayed(session)
         if replays is None or replays.error is not None:
             return
-        recording, reference = replays.recording, replays.reference
+        steps = replays.reference.events
         found: tuple[Fired, ...] = ()
         for number, name in in_turn(session):
             before = reachable_state(session.subject).places()
             fire(session, number, name)
             session.device.reuse_freed()
             after = reachable_state(session.subject).places()
-            if number >= len(reference.events):
+            if number >= len(steps):
                 return  # the reference has already reported the failure, or an event cannot happen again
-            steps = replace(reference, steps=reference.events)
-            later = Replays(session, recording, steps)
-            later.same = replays.same
-            checks = _checks(later, number)
+            checks = _checks(replays.compared_with(steps), number)
             found += (Fired(name, defined_at(session.subject.events[name]), moved_tensors(before, after), checks),)
             channel.send(FiredEvents(found))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -19,8 +19,7 @@ import torch
 from graphsafe.capture.answers.probes import StateWrites
 from graphsafe.capture.child.compare import difference
 from graphsafe.capture.child.lines.clocks import A_DAY, LATER, clocks_ahead
-from graphsafe.capture.child.lines.operations import Operation, Unnamed
-from graphsafe.capture.child.lines.paths import calls_of, name_of_path, texts_of
+from graphsafe.capture.child.lines.operations import Operation, Unnamed, calls_of, name_of_path, texts_of
 from graphsafe.capture.child.probes.counters import BEFORE, SETTLING_STEPS, Counters, first_departing
 from graphsafe.capture.child.probes.counting_arrays import CountingArrays
 from graphsafe.capture.child.probes.step_ahead import EARLY, StepAhead
@@ -34,7 +33,7 @@ from graphsafe.capture.child.state import (
     generators_of,
     inputs_of,
     reach_with_refresh,
-    with_objects,
+    tensors_in_arguments,
 )
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.time_left import TimeLeft, power_of_two
@@ -121,7 +120,7 @@ class _Ahead(StepAhead):
 
     def _go_on(self) -> Horizon:
         session = self._session
-        early = Bindings(reach_with_refresh(session.subject), clear_caches=False)
+        early = Bindings(reach_with_refresh(session.subject))
         held, reason = self._further(_CPU_SECONDS)
         self._drifts = len(self._turns) > _MANY_PATHS and len(set(self._turns)) == len(self._turns)
         if self._departure is None and self._may_go_on_freely(reason) and self._is_as_before(early):
@@ -141,11 +140,7 @@ class _Ahead(StepAhead):
             for at, shift.seconds in enumerate((*[A_DAY] * _CLOCK_STEPS, *LATER)):
                 if session.ranks.any(at >= _CLOCK_STEPS and shift.is_over(*_LATER_CLOCKS)):
                     break
-                self._number += 1
-                try:
-                    self._compared_step()
-                except TargetError:
-                    self._departure = None
+                self._one_more_step()
                 if session.ranks.any(self._departure is not None) and not self._is_known_path():
                     return self._departed(held)
         if session.ranks.size == 1:
@@ -190,15 +185,23 @@ class _Ahead(StepAhead):
                 self._settled = reach, CountingArrays(self._session, reach, number)
         return held, None
 
+    def _one_more_step(self) -> bool:
+        """Run one more step, and return whether it succeeds. If it fails, a difference before the error proves nothing:
+        values that were changed for this step may be illegal."""
+        self._number += 1
+        try:
+            self._compared_step()
+        except TargetError:
+            self._departure = None
+            return False
+        return True
+
     def _count(self, early: Bindings) -> bool:
         """Run one more step to see which numbers it changes. Return False if this step departs from known paths."""
         counters = Counters(self._session, early.reach, self._number, self._settled)
-        self._number += 1
-        try:
-            with counters.watched():
-                self._compared_step()
-        except TargetError:
-            self._departure = None
+        with counters.watched():
+            is_done = self._one_more_step()
+        if not is_done:
             return True
         if self._departure is not None and not self._takes_other_path():
             return False
@@ -226,13 +229,8 @@ class _Ahead(StepAhead):
     def _try_ahead(self, counters: Counters, ahead: int) -> bool | None:
         """Run the step after `ahead` more steps. Return whether its path is known; None if it cannot be reached."""
         counters.set_ahead(ahead)
-        self._number = self._last + ahead + 1
-        try:
-            self._compared_step()
-        except TargetError:
-            self._departure = None
-            if not self._works():
-                raise
+        self._number = self._last + ahead
+        if not self._one_more_step():
             return None
         is_known = self._departure is None or self._is_known_path()
         self._departure = None
@@ -281,33 +279,25 @@ class _Ahead(StepAhead):
             self._number = EARLY  # the refresh may have come to the end of its data
         try:
             early.put_back()
-            self._number += 1
-            return self._works() and self._repeats()
-        except (StateError, TargetError):
+            return self._works() and self._one_more_step() and self._departure is None
+        except StateError:
             return False
         finally:
             self._departure = None
-
-    def _repeats(self) -> bool:
-        self._compared_step()
-        return self._departure is None
 
     def _takes_other_path(self) -> bool:
         """Return whether the current step differs from the captured step only in the operations that run. Rounds of the
         refresh can then show whether both steps compute the same. Rounds cannot test a step that uses other memory: the
         memory of the capture may have been freed and may still hold the same values."""
         departure, session = self._departure, self._session
-        if departure is None or departure.what == "memory" or not texts_of(self._path) <= self._known_texts:
+        known = texts_of(operation for operation, _ in self._expected)
+        if departure is None or departure.what == "memory" or not texts_of(self._path) <= known:
             return False
         if session.subject.refresh is None or session.ranks.size > 1 or len(self._paths) >= _MOST_PATHS:
             return False
         self._paths.setdefault(tuple(self._path), departure)
         self._departure = None
         return True
-
-    @functools.cached_property
-    def _known_texts(self) -> Set[str]:
-        return texts_of(operation for operation, _ in self._expected)
 
     def _is_known_path(self) -> bool:
         """Return whether a further step took the current step's path before. The departure is then forgotten."""
@@ -344,12 +334,8 @@ class _Ahead(StepAhead):
         for path, variations in self.files.variations():
             is_steady = True
             for varied in variations:
-                self._number += 1
-                try:
-                    with varied():
-                        self._compared_step()
-                except TargetError:
-                    is_steady = False
+                with varied():
+                    is_steady = self._one_more_step() and is_steady
                 is_steady = is_steady and (self._departure is None or self._is_known_path())
                 self._departure = None
             if is_steady:
@@ -367,11 +353,9 @@ class _Ahead(StepAhead):
         subject = self._session.subject
         # Objects of the user's own classes may hold settings of a request, so host tensors in them are changed too. If
         # there is a refresh, they are not changed, because the refresh may keep a counter in such an object.
-        found = with_objects(subject) if subject.refresh is None else inputs_of(subject)
-        on_host = self._session.on_host(found)
         if subject.refresh is None:
-            return on_host
-        given = self._host_inputs
+            return self._session.on_host(tensors_in_arguments(subject, in_objects=True))
+        given, on_host = self._host_inputs, self._session.on_host(inputs_of(subject))
         return {path: one for path, one in on_host.items() if path in given and difference(one, given[path]).equal}
 
     def _change(self, under: Under, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -382,14 +366,9 @@ class _Ahead(StepAhead):
                 generator = generator_for(path)
                 proposed = list(itertools.islice(proposals(original, generator, far=True), _MOST_PROPOSALS))
             for new in proposed:
-                self._number += 1
                 self._given = {path: (tensor, new)}
-                try:
-                    self._compared_step()
-                except TargetError:  # the new values were illegal, so a difference before the error proves nothing
-                    self._departure = None
-                    if not self._works():
-                        return
+                if not self._one_more_step() and not self._works():
+                    return
                 if self._departure is not None and self._is_known_path():
                     continue
                 if self._departure is not None and self._departure.after in _NOT_FINITE:

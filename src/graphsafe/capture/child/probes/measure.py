@@ -17,7 +17,7 @@ from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.child.long_run import long_run
 from graphsafe.capture.child.memory_use import pool_memory_held
 from graphsafe.capture.child.session import CAPTURE_SEED, Session, opened
-from graphsafe.capture.child.state import Snapshot, Undo
+from graphsafe.capture.child.state import Snapshot, undo_of
 from graphsafe.capture.shared.job import Channel, Job
 from graphsafe.report.probes.memory import Memory
 from graphsafe.report.probes.timing import Timing
@@ -49,13 +49,13 @@ def interleaved_times(session: Session, calls: Sequence[Callable[[], Any]], stat
     must not overflow."""
     taken: list[list[float]] = [[] for _ in calls]
     begun = time.monotonic()
-    undo: Undo | None = None
+    undo: Callable[[], None] | None = None
     for number in range(_ROUNDS + 1):
         if session.ranks.any(number > _LEAST_ROUNDS and time.monotonic() - begun > _SECONDS):
             break
         if number == 1:
-            undo = Undo(session.device, state)
-        state.put_back(undo.undo if undo else None)
+            undo = undo_of(session.device, state)
+        state.put_back(undo)
         for call, times in zip(calls, taken, strict=True):
             session.ranks.align()
             one = session.device.time_ms(call)

@@ -106,7 +106,7 @@ class _Runs:
         lazy, caches, checks = tuple(self.lazy), tuple(self.lazy_caches), tuple(self.checks)
         asked, counts = tuple(dict.fromkeys(self.asked)), tuple(sorted(self.host_counts))
         failed = (self.event_failed, self.first_step_failed)
-        later = (self._start.refused, len(self.events))
+        later = (tuple(sorted(self._start.bindings.refused)), len(self.events))
         return Reference(self.varied, lazy, caches, asked, checks, self.refused, counts, *failed, *later)
 
     def expected(self) -> Expected:
@@ -148,7 +148,7 @@ class _Runs:
     def _first_run(self) -> Series:
         """Run the first series along the path of captures. If the step fails on that path, run the series as plain
         steps."""
-        series = Series(self._session, self._start, _is_first=True)
+        series = Series(self._session, self._start)
         error = None
         try:
             with self._capture_path():
@@ -159,7 +159,7 @@ class _Runs:
         if not refusals:
             return series
         self._start.put_back()
-        plain = Series(self._session, self._start, _is_first=True)
+        plain = Series(self._session, self._start)
         plain.run("eager, run 1, as if nothing were captured")
         self.refused = error or refusals[0]
         return plain
@@ -211,10 +211,9 @@ class _Runs:
             return [], None
         session.channel.phase("a first step on new inputs")
         self._start.put_back()
-        if session.ranks.any(self._start.keeps_results):
-            raise StateError(
-                f"step 1 cannot be repeated: {', '.join(self._start.refused) or 'another rank cannot repeat it'}"
-            )
+        if session.ranks.any(self._start.bindings.keeps_results):
+            refused = ", ".join(sorted(self._start.bindings.refused)) or "another rank cannot repeat it"
+            raise StateError(f"step 1 cannot be repeated: {refused}")
         before = reachable_state(session.subject)
         try:
             session.put_inputs(1)

@@ -17,8 +17,7 @@ import torch
 
 from graphsafe.capture.child.compare import difference
 from graphsafe.capture.child.expected import Expected
-from graphsafe.capture.child.lines.operations import address_of
-from graphsafe.capture.child.lines.paths import PathSeen, calls_of, name_of_path, unlike
+from graphsafe.capture.child.lines.operations import PathSeen, address_of, calls_of, name_of_path, unlike
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.shared.job import read_answers
@@ -49,18 +48,6 @@ class Taken:
         return not self.differing or any(found)
 
 
-@dataclass(frozen=True, slots=True)
-class _Round:
-    seen: PathSeen
-    calls: list[str]
-    results: Mapping[str, int]
-    "Result -> the address of its memory."
-
-    def reached_from(self, part: range) -> set[str]:
-        memory = self.seen.reached_from(part)
-        return {name for name, address in self.results.items() if address in memory}
-
-
 class PathWatch:
     """Records the paths of rounds. Only steps inside the context `watched()` are recorded."""
 
@@ -70,8 +57,8 @@ class PathWatch:
         self._others = {one.path for one in horizon.paths}
         self._varying = frozenset(horizon.varying)
         self._seen = PathSeen(session.is_on_gpu)
-        self._steady: _Round | None = None
-        "A round on the usual path of further steps."
+        self._steady: tuple[PathSeen, list[str], dict[str, int]] | None = None
+        "The operations, the calls and the addresses of the results of a round on the usual path of further steps."
         self.is_needed = bool(self._others)
         "Whether further steps have taken other paths."
 
@@ -83,16 +70,23 @@ class PathWatch:
         """Return the path of the step that was watched last. `outputs` and `state` are the tensors after this step."""
         results = {name: address_of(tensor) for name, tensor in (*state.items(), *outputs.items())}
         calls = calls_of(self._seen.operations, self._varying)
-        now, path = _Round(self._seen, calls, results), name_of_path(calls)
-        memory = self._seen.written()
+        path, memory = name_of_path(calls), self._seen.written()
         written = {name for name in state if results[name] in memory}
         if path not in self._others:
-            self._steady = self._steady or now
+            self._steady = self._steady or (self._seen, calls, results)
             return Taken(path, written=written)
         if self._steady is None:
             return Taken(path, True, written, None)
-        before, after = unlike(self._steady.calls, calls)
-        return Taken(path, True, written, self._steady.reached_from(before) | now.reached_from(after))
+        steady, steady_calls, steady_results = self._steady
+        before, after = unlike(steady_calls, calls)
+        differing = _reached(steady, before, steady_results) | _reached(self._seen, after, results)
+        return Taken(path, True, written, differing)
+
+
+def _reached(seen: PathSeen, part: range, results: Mapping[str, int]) -> set[str]:
+    """Return the results that depend on a part of the operations. `results` has the addresses of their memory."""
+    memory = seen.reached_from(part)
+    return {name for name, address in results.items() if address in memory}
 
 
 def can_compare_continued(session: Session, reference: Expected) -> bool:

@@ -26,8 +26,8 @@ from graphsafe.capture.child.probes.eager_rounds import (
     inputs_of_rounds,
     late_rounds,
 )
-from graphsafe.capture.child.probes.rebinding import lines_that_rebind
 from graphsafe.capture.child.probes.round_paths import can_compare_continued
+from graphsafe.capture.child.probes.state import lines_that_rebind
 from graphsafe.capture.child.session import Session, load_values, opened
 from graphsafe.capture.child.state import defined_at, generators_of, moved_tensors, reachable_state
 from graphsafe.capture.child.targets import TargetError, describe
@@ -62,9 +62,7 @@ def run(job: Job, channel: Channel) -> None:
 class _Compared:
     def __init__(self, session: Session, first: Replays) -> None:
         self._session = session
-        self._recording = first.recording
-        self._reference = first.reference
-        self._same = first.same
+        self._first = first
         self._result = ComparedRounds(refresh=defined_at(session.subject.refresh))
         self._moved_at = 0
         "The round before which state moved to other memory, given by the index of the round's inputs."
@@ -83,7 +81,7 @@ class _Compared:
                 self._compare(rounds.last, inputs, kept, LAST_ROUNDS)
             if rounds.late:
                 self._result = replace(self._result, late=self._compare_late(kept, rounds.late))
-            goes = rounds.is_whole and can_compare_continued(self._session, self._reference) and not self._differs
+            goes = rounds.is_whole and can_compare_continued(self._session, self._first.reference) and not self._differs
             if goes and wait_for_file(self._session, GOING_ON, EAGER_ROUNDS):
                 steps = load_values(self._session.channel.folder / GOING_ON)
                 before = self._result.number
@@ -110,7 +108,7 @@ class _Compared:
     def _compare(self, steps: Sequence[StepResult], inputs: Iterator[int], kept: DeviceStateCopy, last: int) -> None:
         """Compare further rounds. The numbers and checks of these rounds continue those of earlier rounds.
         Before round `last`, freed memory is overwritten."""
-        replays = self._replays(steps)
+        replays = self._first.compared_with(steps)
         steady, before, differs = reachable_state(self._session.subject).places(), self._result, False
         for number, of_inputs in zip(range(1, len(steps) + 1), inputs, strict=False):
             step, is_last = steps[number - 1], number == last
@@ -128,7 +126,9 @@ class _Compared:
             now = reachable_state(self._session.subject).places()
             if differs:
                 elsewhere = moved_tensors(steady, now)
-                fired = () if before.number else self._fired(number, elsewhere, checks)
+                event = None if before.number else event_since(self._session, number - 1)
+                place = None if event is None else defined_at(self._session.subject.events[event])
+                fired = () if event is None else (Fired(event, place, elsewhere, checks),)
                 self._result = replace(self._result, moved=elsewhere, after=fired, freed=is_last)
                 self._moved_at = of_inputs
             # State that moves in every round causes no harm by moving, so only state that has not moved yet is watched.
@@ -145,32 +145,20 @@ class _Compared:
         its results."""
         return step.path not in {usual.path, *(one.path for one in self._result.paths)}
 
-    def _fired(self, number: int, elsewhere: tuple[str, ...], checks: tuple[Check, ...]) -> tuple[Fired, ...]:
-        name = event_since(self._session, number - 1)
-        if name is None:
-            return ()
-        place = defined_at(self._session.subject.events[name])
-        return (Fired(name, place, elsewhere, checks),)
-
     def _compare_late(self, kept: DeviceStateCopy, steps: Sequence[StepResult]) -> tuple[Check, ...]:
-        replays, session = self._replays(steps), self._session
+        replays, session, same = self._first.compared_with(steps), self._session, self._first.same
         given = [
-            self._on_device({path: one.refreshed[path] for path in self._same.by_chance & one.refreshed.keys()})
+            self._on_device({path: one.refreshed[path] for path in same.by_chance & one.refreshed.keys()})
             for one in steps
         ]
 
         def put(number: int) -> None:
             session.put_inputs(number)
-            self._same.store(given[number - LATE_INPUTS.start])
+            same.store(given[number - LATE_INPUTS.start])
 
         found = late_rounds(session, kept, put, self._replay)
         checks = [replays.compared(number, one.outputs) for number, one in enumerate(found, start=1)]
         return checks[-1] if checks else ()
-
-    def _replays(self, steps: Sequence[StepResult]) -> Replays:
-        found = Replays(self._session, self._recording, replace(self._reference, steps=steps))
-        found.same = self._same
-        return found
 
     def _on_device(self, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Return these values on the device, so that the device can copy them without a wait."""
@@ -181,8 +169,8 @@ class _Compared:
         return found
 
     def _replay(self) -> Any:
-        self._recording.replay()
-        return self._recording.outputs
+        self._first.recording.replay()
+        return self._first.recording.outputs
 
 
 def _varied(steps: Sequence[StepResult]) -> int:

@@ -18,7 +18,7 @@ from graphsafe.capture.child.lines.carried import FromInputs, StillRead
 from graphsafe.capture.child.probes.capture import captured
 from graphsafe.capture.child.probes.construct import send_built
 from graphsafe.capture.child.probes.horizon import run_further_steps
-from graphsafe.capture.child.probes.step import StepEvents, held_by_step, observe, watched
+from graphsafe.capture.child.probes.step import held_by_step, observe, send_events, watched
 from graphsafe.capture.child.probes.timeline import traced_step
 from graphsafe.capture.child.probes.twin import compare_captures
 from graphsafe.capture.child.session import CAPTURE_SEED, Session, opened
@@ -47,7 +47,7 @@ def run(job: Job, channel: Channel) -> None:
         channel.send(Replay(reason=NOT_COMPUTED, checks=()))
         unfilled = {path for path, (_, size) in reachable_state(session.subject).caches.items() if not size}
         try:
-            seen = observe(session, FromInputs(inputs_of(session.subject).values()))
+            warm, first, _ = observe(session, FromInputs(inputs_of(session.subject).values()))
         except TargetError as error:
             _report_failed_step(session, error)
             return
@@ -57,7 +57,7 @@ def run(job: Job, channel: Channel) -> None:
         channel.send(Timing(launches=None if kernels is None else kernels.total))
         _record(session, unfilled)
         channel.send(run_further_steps(session))
-        _step_with_opposite_answers(session, seen)
+        _step_with_opposite_answers(session, warm, first)
         _limit(session)
 
 
@@ -72,7 +72,7 @@ def _report_failed_step(session: Session, error: TargetError) -> None:
             session.step(wait=False)
     except TargetError:
         pass
-    StepEvents(events, []).send(session)
+    send_events(session, events, [])
     _record(session)
     session.channel.send(Horizon(reason=error.line))
     _limit(session, error.line)
@@ -111,7 +111,7 @@ def _tell_carried(session: Session, still_read: StillRead, unfilled: Set[str]) -
         session.channel.send(Replay(reason=NOT_COMPUTED, checks=(), first_step="fail"))
 
 
-def _step_with_opposite_answers(session: Session, seen: StepEvents) -> None:
+def _step_with_opposite_answers(session: Session, warm: list[StepEvent], first: list[StepEvent]) -> None:
     """Step once more, and give the opposite answer each time that Python asks for an unknown value. This step shows the
     lines on the other path."""
     if not session.device.uncomputed_value_reads():
@@ -122,12 +122,9 @@ def _step_with_opposite_answers(session: Session, seen: StepEvents) -> None:
             more = watched(session)
     except TargetError:
         return  # a real step may never read these opposite values
-    StepEvents([*seen.warm, *_only_there(more, seen)], seen.first).send(session)
-
-
-def _only_there(more: list[StepEvent], seen: StepEvents) -> list[StepEvent]:
-    known = {(event.kind, event.op, event.frames[-1:], event.span) for event in seen.warm}
-    return [event for event in more if (event.kind, event.op, event.frames[-1:], event.span) not in known]
+    known = {(event.kind, event.op, event.frames[-1:], event.span) for event in warm}
+    only_there = [event for event in more if (event.kind, event.op, event.frames[-1:], event.span) not in known]
+    send_events(session, [*warm, *only_there], first)
 
 
 def _memory(session: Session, held: StepMemory) -> Memory:

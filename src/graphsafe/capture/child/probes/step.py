@@ -5,23 +5,23 @@ reaches."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from graphsafe.capture.answers.events import Asked, StepEvent
 from graphsafe.capture.answers.probes import HostCall, Ran, SeenEvent, StepMemory, Watched
-from graphsafe.capture.child.lines.changes import ChangesSeen
 from graphsafe.capture.child.lines.executed import Executed, lines_traced
 from graphsafe.capture.child.lines.host_calls import host_calls_watched
 from graphsafe.capture.child.memory_use import memory_held
 from graphsafe.capture.child.own_graphs.plain import eager_marks
 from graphsafe.capture.child.probes.horizon import LATER_STEPS, run_further_steps
-from graphsafe.capture.child.probes.state import changed_paths, state
+from graphsafe.capture.child.probes.state import ChangesSeen, changed_paths, state
 from graphsafe.capture.child.probes.timeline import traced_step
 from graphsafe.capture.child.session import FIRST_SEED, Session, opened
 from graphsafe.capture.child.state import ReachableState, reachable_state
 from graphsafe.capture.child.targets import TargetError, users_code
+from graphsafe.capture.device.protocol import MemoryEvent
 from graphsafe.capture.shared.job import Channel, Job
 from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.model import CallSite
@@ -36,34 +36,28 @@ _COPIES = frozenset({"copy-to-host", "copy-to-device"})
 _OF_HOST = frozenset({"host", "opaque"})
 
 
-@dataclass(frozen=True, slots=True)
-class StepEvents:
-    """The events of step 1 and of a warm step, in order."""
-
-    warm: list[StepEvent]
-    first: list[StepEvent]
-    captured: list[StepEvent] | None = None
-    "The events of a step along the path of captures; None if the step never asks whether a capture is under way."
-    changes_host: bool = False
-    "Whether the steps change state on the host, or may change it (an iterator whose position cannot be read)."
-
-    def send(self, session: Session) -> None:
-        syncs, copies = _count(self.warm, _SYNCS), _count(self.warm, _COPIES)
-        step = Step(
-            "fail" if syncs or copies else "pass",
-            ran=True,
-            syncs=syncs,
-            copies=copies,
-            allocations=_count(self.warm, {"allocation"}),
-            unknown_operations=tuple(session.device.unknown_operations()),
-        )
-        session.channel.send(step, Watched(_aggregated(self.warm, self.first, self.captured)))
+def send_events(
+    session: Session, warm: list[StepEvent], first: list[StepEvent], captured: list[StepEvent] | None = None
+) -> None:
+    """Report the events of a warm step and of step 1. `captured` has the events of a step along the path of captures;
+    it is None if the step never asks whether a capture is under way."""
+    syncs, copies = _count(warm, _SYNCS), _count(warm, _COPIES)
+    step = Step(
+        "fail" if syncs or copies else "pass",
+        ran=True,
+        syncs=syncs,
+        copies=copies,
+        allocations=_count(warm, {"allocation"}),
+        unknown_operations=tuple(session.device.unknown_operations()),
+    )
+    session.channel.send(step, Watched(_aggregated(warm, first, captured)))
 
 
 def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
         # All ranks must run equally many further steps. Otherwise a rank would wait for the others in a collective.
-        decides_later = session.ranks.any(observe(session).changes_host or session.subject.refresh is not None)
+        _, _, changes_host = observe(session)
+        decides_later = session.ranks.any(changes_host or session.subject.refresh is not None)
         channel.send(held_by_step(session))
         if session.device.evidence == "predicted":
             channel.send(traced_step(session))
@@ -71,9 +65,12 @@ def run(job: Job, channel: Channel) -> None:
         channel.send(run_further_steps(session, most=LATER_STEPS if decides_later else USUAL_STEPS))
 
 
-def observe(session: Session, first_step: AbstractContextManager[object] | None = None) -> StepEvents:
-    """Run the first steps and then a warm step. Report and return the events of step 1 and of the warm step. Step 1
-    runs inside the context `first_step`. Raises TargetError."""
+def observe(
+    session: Session, first_step: AbstractContextManager[object] | None = None
+) -> tuple[list[StepEvent], list[StepEvent], bool]:
+    """Run the first steps and then a warm step. Report and return the events of the warm step and of step 1. Also
+    return whether the steps change state on the host, or may change it (an iterator whose position cannot be read).
+    Step 1 runs inside the context `first_step`. Raises TargetError."""
     channel = session.channel
     ran = Executed()
     census = [_reached(session)]
@@ -101,11 +98,11 @@ def observe(session: Session, first_step: AbstractContextManager[object] | None 
     warm = watched(session)
     never_waited = tuple(session.ranks.issued.never_waited())
     changes_host = any(change.how in _OF_HOST for change in changes.changed or ())
-    seen = StepEvents(warm, first, _watched_as_if_captured(session), changes_host)
+    captured = _watched_as_if_captured(session)
     lines = {file: tuple(sorted(lines)) for file, lines in ran.lines.items()}
-    seen.send(session)
+    send_events(session, warm, first, captured)
     channel.send(changes, Ran(lines, tuple(dict.fromkeys(calls)), never_waited, _marks(ran)))
-    return seen
+    return warm, first, changes_host
 
 
 def held_by_step(session: Session) -> StepMemory:
@@ -116,35 +113,35 @@ def held_by_step(session: Session) -> StepMemory:
     separate plain step is measured.
     """
     session.channel.phase("a warm step, its memory watched")
-    if session.device.evidence != "predicted":
-        return _held_by_plain_step(session)
     asked: list[Asked] = []
-    try:
-        with replaced((session, "capture_path", True), (session, "asked", asked.append)):
-            session.put_inputs(1)
-            with session.device.watch_memory() as events:
-                outputs = session.path_step()
-                _collectives_let_go(session)
-                kept = len(events)  # a graph's pool holds the outputs as long as the graph exists
-                del outputs
-    except TargetError as error:
-        return replace(_held_by_plain_step(session), failed=error.line)
-    pool = memory_held(events[:kept])
-    if asked:
-        return replace(_held_by_plain_step(session), pool=pool)
-    return StepMemory(step=memory_held(events), pool=pool)
-
-
-def _held_by_plain_step(session: Session) -> StepMemory:
+    pool = failed = None
+    if session.device.evidence == "predicted":
+        try:
+            with replaced((session, "capture_path", True), (session, "asked", asked.append)):
+                events, kept = _memory_events(session)
+        except TargetError as error:
+            failed = error.line
+        else:
+            pool = memory_held(events[:kept])  # a graph's pool holds the outputs as long as the graph exists
+            if not asked:
+                return StepMemory(step=memory_held(events), pool=pool)
     session.capture_path = False
     try:
-        session.put_inputs(1)
-        with session.device.watch_memory() as events:
-            session.path_step()
-            _collectives_let_go(session)
+        events, _ = _memory_events(session)
     except TargetError as error:
-        return StepMemory(failed=error.line)
-    return StepMemory(step=memory_held(events))
+        return StepMemory(pool=pool, failed=failed or error.line)
+    return StepMemory(step=memory_held(events), pool=pool, failed=failed)
+
+
+def _memory_events(session: Session) -> tuple[Sequence[MemoryEvent], int]:
+    """Run a step. Return its events, and the number of events before its outputs were dropped."""
+    session.put_inputs(1)
+    with session.device.watch_memory() as events:
+        outputs = session.path_step()
+        _collectives_let_go(session)
+        kept = len(events)
+        del outputs
+    return events, kept
 
 
 def _collectives_let_go(session: Session) -> None:

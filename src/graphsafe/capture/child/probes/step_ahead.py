@@ -85,14 +85,13 @@ class StepAhead:
             for path, (cache, _) in reach.caches.items()
             for at, tensor in enumerate(tensors_kept_by(cache))
         }
-        with outside_modes():
-            self._alive = self._on_device(reach.tensors)
-            self._kept = {**reach.tensors, **cached}
-            self._lasting = _addresses(self._kept)
-
-    def _on_device(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         device = self._session.device
-        return {path: one.detach() for path, one in tensors.items() if device.is_on_device(one)}
+        with outside_modes():
+            self._alive = {path: one.detach() for path, one in reach.tensors.items() if device.is_on_device(one)}
+            self._kept = {**reach.tensors, **cached}
+            # of several paths to the same memory, the first one is its name
+            self._lasting = {address_of(tensor): path for path, tensor in reversed(self._kept.items())}
+        self._lasting.pop(0, None)
 
     def _works(self) -> bool:
         """Return whether the device still works. After a failed assertion in a kernel, a device cannot be used any
@@ -197,11 +196,3 @@ class StepAhead:
 
     def _depart(self, what: Aspect, op: str, before: str, after: str, place: Place) -> None:
         self._departure = Departure(self._number, self._under, what, op, before, after, *place)
-
-
-def _addresses(tensors: Mapping[str, torch.Tensor]) -> dict[int, str]:
-    found: dict[int, str] = {}
-    for path, tensor in tensors.items():
-        found.setdefault(address_of(tensor), path)
-    found.pop(0, None)
-    return found

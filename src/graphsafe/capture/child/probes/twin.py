@@ -19,19 +19,20 @@ from functools import partial
 
 from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.child.probes.before import PreCaptureState, changes_between
-from graphsafe.capture.child.probes.older import run_steps
-from graphsafe.capture.child.probes.rebinding import lines_that_rebind
+from graphsafe.capture.child.probes.state import lines_that_rebind
 from graphsafe.capture.child.probes.twin_replays import TwinReplays
 from graphsafe.capture.child.session import CAPTURE_SEED, Session
 from graphsafe.capture.child.state import (
     StateError,
     call_reset,
+    copies_of,
     moved_tensors,
     put_back_host,
     reachable_state,
 )
 from graphsafe.capture.child.state.reach import Constants
 from graphsafe.capture.child.targets import TargetError
+from graphsafe.capture.child.time_left import TimeLeft
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.protocol import NotComparable, Recording
 from graphsafe.report.probes.probe import ProbeStatus
@@ -47,6 +48,10 @@ MAY_BE_CHANCE = ("scalar", "address")
 _MOST_TRIALS = 24
 _MOST_NAMED = 4
 _MOST_REPORTED = 64
+_OLDER = 256
+"""The number of steps before a last capture. A limit that depends on a count of steps may have no effect in the first
+captures, but change the results a hundred steps later."""
+_OLDER_SEED = 90_000
 
 Explained = tuple[list[Difference], list[Cause], str | None]
 
@@ -97,14 +102,15 @@ class Twins:
             late = self._captures > _LEAST_CAPTURES and time.monotonic() - begun > _SECONDS
             if ranks.any(late or self._captures > _MOST_CAPTURES):
                 # A number may change without effect now, but have an effect much later.
-                if is_late or unlike or not ineffective or not run_steps(self._session):
+                if is_late or unlike or not ineffective or not _run_steps(self._session):
                     break
                 is_late = True
             self._session.channel.phase(f"capture {self._captures + 1}, to compare")
             start = PreCaptureState(self._session)
             seed = CAPTURE_SEED + self._captures
             again = self.record(seed)
-            if isinstance(again, CaptureFailure) and self._is_out_of_room() and self._reset():
+            if isinstance(again, CaptureFailure) and self._is_out_of_room() and call_reset(self._session.subject):
+                self._eager_error = None
                 again = self.record(seed)
             failed = ranks.any(isinstance(again, CaptureFailure))
             if isinstance(again, CaptureFailure):
@@ -161,13 +167,6 @@ class Twins:
         except TargetError as error:
             self._eager_error = error.line
         return self._eager_error is not None
-
-    def _reset(self) -> bool:
-        """Call the user's `reset`, and return whether there is one."""
-        was_reset = call_reset(self._session.subject)
-        if was_reset:
-            self._eager_error = None
-        return was_reset
 
     def _not_again(self, failure: CaptureFailure) -> Twin:
         """Return the probe for a failed second capture. The failure says nothing about the capture if memory is short,
@@ -305,6 +304,34 @@ class Twins:
         keys = {_key(one) for one in self._first.differences(again)}
         again.release()
         return keys
+
+
+def _run_steps(session: Session) -> bool:
+    """Run further steps, and return whether they ran and succeeded. State on the device is put back after each step, so
+    that positions do not run out of their buffers. If there is a refresh, its rounds compare the values of that many
+    steps, and nothing runs here."""
+    if session.subject.refresh is not None or session.ranks.size > 1:
+        return False
+    session.channel.phase("further steps before a last capture")
+    device = session.device
+    alive = {path: one for path, one in reachable_state(session.subject).tensors.items() if device.is_on_device(one)}
+    time_left, before = TimeLeft(1.0, 3.0), device.digests(alive)
+    try:
+        with device.capture_stream():
+            session.seed(_OLDER_SEED)
+            session.step()
+            after = device.digests(alive)
+            put_back = copies_of(device, {path: alive[path] for path in alive if before[path] != after[path]})
+            for number in range(1, _OLDER):
+                if time_left.is_over(number):
+                    break
+                session.seed(_OLDER_SEED + number)
+                session.step()
+                for path, values in put_back.items():
+                    device.store(alive[path], values)
+    except TargetError:
+        return False
+    return True
 
 
 def _is_of_ranks(one: Difference) -> bool:

@@ -73,16 +73,15 @@ class TwinReplays:
             for one, again in itertools.combinations(replays, 2):
                 for name, (left, right) in self._unlike(one, again).items():
                     noise.add(name, left, right)
-        apart = [self._beyond(one, other, noise) for one in ours for other in theirs]
-        return bool(frozenset.intersection(*apart))
-
-    def _beyond(self, one: _Result, other: _Result, noise: Spread) -> frozenset[str]:
-        """Return the results that differ between two replays by more than `noise`."""
-        return frozenset(
-            name
-            for name, (ours, theirs) in self._unlike(one, other).items()
-            if ours is not None and noise.is_exceeded(name, ours, theirs)
-        )
+        apart = [
+            {
+                name
+                for name, (left, right) in self._unlike(one, other).items()
+                if left is not None and noise.is_exceeded(name, left, right)
+            }
+            for one, other in itertools.product(ours, theirs)
+        ]
+        return bool(set.intersection(*apart))
 
     def _unlike(self, one: _Result, other: _Result) -> dict[str, tuple[torch.Tensor | None, torch.Tensor | None]]:
         """Return the values that differ byte for byte, as pairs on the host. A value that one result lacks is None."""

@@ -119,17 +119,10 @@ class _InContext:
             raise ValueError("a context variable without a default cannot be unset again") from None
 
 
-_CELL: Any = types.CellType.cell_contents
-_CONTEXT = _InContext()
-
-
-def cell_slot(cell: types.CellType) -> Slot:
-    return Slot(cell, _CELL)
-
-
-def context_slot(variable: ContextVar[Any]) -> Slot:
-    """Return the slot in which the current context stores the variable."""
-    return Slot(variable, _CONTEXT)
+CELL: Any = types.CellType.cell_contents
+"The descriptor of the content of a closure's cell."
+CONTEXT = _InContext()
+"The descriptor of a context variable: a slot with it is where the current context stores the variable."
 
 
 def referent_of(reference: Any) -> Any:

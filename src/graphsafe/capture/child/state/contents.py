@@ -19,35 +19,44 @@ from typing import Any
 import torch
 
 from graphsafe.capture.child.state.containers import (
+    CELL,
+    CONTEXT,
     MISSING,
     OPAQUE,
     OVER_SEQUENCES,
     WEAK_TABLES,
     Slot,
-    cell_slot,
-    context_slot,
     count_from,
     count_text,
     position_of,
     referent_of,
 )
 from graphsafe.capture.child.state.generators import is_host_generator
-from graphsafe.capture.child.state.holders import holds_tensor, is_torch_data
 from graphsafe.capture.child.state.modules import each_hook, take_module, take_script_module
 from graphsafe.capture.child.state.objects import (
     attributes_of,
     bases_of,
     cached_per_class,
     holds_state,
+    holds_tensor,
+    is_torch_data,
     layout_of,
     module_name,
     names_in,
 )
-from graphsafe.capture.child.state.sets import in_order
-from graphsafe.capture.child.state.stored import elements_of, objects_among_keys, stored_in, variables_in
 from graphsafe.capture.child.state.tensors import is_in_parts
 from graphsafe.capture.child.state.values import SCALARS, are_scalars, digest, text_of
-from graphsafe.capture.child.state.walk import Handler, Item, ObjectWalk, below
+from graphsafe.capture.child.state.walk import (
+    Handler,
+    Item,
+    ObjectWalk,
+    below,
+    elements_of,
+    in_order,
+    objects_among_keys,
+    stored_in,
+    variables_in,
+)
 from graphsafe.capture.shared.frames import is_user_file
 
 _LONG = 1_000
@@ -71,8 +80,7 @@ def handler_of(kind: type) -> Handler | None:
         (torch.nn.Module, take_module),
         ((torch.dtype, torch.device, torch.layout, torch.memory_format, range), _take_value(repr)),
         (dict, _take_dict),
-        ((list, deque), _take_list),
-        (tuple, _take_tuple),
+        ((list, tuple, deque), _take_sequence),
         ((set, frozenset), _take_set),
         ((bytearray, array), _take_bytes),
         (types.MethodType, _take_method),
@@ -168,11 +176,8 @@ def _take_host_generator(walk: ObjectWalk, path: str, value: Any) -> None:
 
 
 def _take_attributes(walk: ObjectWalk, path: str, value: Any) -> None:
-    """Visit the attributes of a tensor, or of an object whose class extends a container."""
-    attributes = attributes_of(value)
-    if attributes is not None:
-        walk.reach.containers.append(attributes)
-        walk.enqueue(variables_in(below(path), attributes))
+    _note_places(walk, value)
+    walk.enqueue(stored_in(path, value))
 
 
 def _take_dict(walk: ObjectWalk, path: str, value: Any) -> None:
@@ -188,19 +193,14 @@ def _take_dict(walk: ObjectWalk, path: str, value: Any) -> None:
         walk.later(objects_among_keys(path, value))
 
 
-def _take_list(walk: ObjectWalk, path: str, value: Any) -> None:
-    _take_attributes(walk, path, value)
-    walk.reach.sized[path] = value
-    walk.reach.containers.append(value)
-    _take_elements(walk, path, value, list if issubclass(type(value), list) else deque)
-
-
-def _take_tuple(walk: ObjectWalk, path: str, value: Any) -> None:
-    walk.reach.tuples[path] = value
-    _take_elements(walk, path, value, tuple)
-
-
-def _take_elements(walk: ObjectWalk, path: str, value: Any, base: Any) -> None:
+def _take_sequence(walk: ObjectWalk, path: str, value: Any) -> None:
+    base: Any = next(base for base in (list, tuple, deque) if issubclass(type(value), base))
+    if base is tuple:
+        walk.reach.tuples[path] = value
+    else:
+        _take_attributes(walk, path, value)
+        walk.reach.sized[path] = value
+        walk.reach.containers.append(value)
     length = walk.reach.lengths[path] = base.__len__(value)
     if length > _LONG and are_scalars(list(base.__iter__(value))):
         walk.reach.hosts[path] = digest(repr(list(base.__iter__(value))))
@@ -314,7 +314,7 @@ def _take_cache(walk: ObjectWalk, path: str, value: Any) -> None:
 
 
 def _take_context_variable(walk: ObjectWalk, path: str, value: Any) -> None:
-    slot = context_slot(value)
+    slot = Slot(value, CONTEXT)
     walk.reach.containers.append(slot)
     if (item := slot.read()) is not MISSING:
         walk.enqueue([(path, item, slot, None)])
@@ -340,7 +340,7 @@ def _take_function(walk: ObjectWalk, path: str, value: Any) -> None:
         walk.enqueue([(path, wrapped, None, None)])
         own = {name: item for name, item in own.items() if name not in (attributes_of(wrapped) or {})}
     for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=False):
-        slot = cell_slot(cell)
+        slot = Slot(cell, CELL)
         walk.reach.containers.append(slot)
         if (item := slot.read()) is not MISSING:
             walk.enqueue([(f"{dot}{name}", item, slot, None)])
@@ -358,8 +358,7 @@ def _take_function(walk: ObjectWalk, path: str, value: Any) -> None:
 
 
 def _take_object(walk: ObjectWalk, path: str, value: Any) -> None:
-    _note_places(walk, value)
-    walk.enqueue(stored_in(path, value))
+    _take_attributes(walk, path, value)
     walk.take_class(path, type(value))
 
 

@@ -15,9 +15,8 @@ from typing import Any
 import torch
 
 from graphsafe.capture.child.state.objects import attributes_of, bases_of, is_users_class, module_name, namespace_of
-from graphsafe.capture.child.state.stored import elements_of, stored_in
 from graphsafe.capture.child.state.values import SCALARS
-from graphsafe.capture.child.state.walk import MOST_OBJECTS, Item, ObjectWalk
+from graphsafe.capture.child.state.walk import MOST_OBJECTS, Item, ObjectWalk, elements_of, stored_in
 from graphsafe.capture.child.targets import Subject
 
 _OPAQUE = ("queue", "_queue", "ctypes", "_ctypes", "mmap", "multiprocessing", "_io")
@@ -38,15 +37,11 @@ def inputs_of(subject: Subject) -> dict[str, torch.Tensor]:
     (a cache, a module) is state, and so is a parameter. If there are no such inputs, the tensors in plain objects of
     the user's classes are returned. Arrays that are read-only are left out.
     """
-    return _tensors_of(subject, in_objects=False) or _tensors_of(subject, in_objects=True)
+    return tensors_in_arguments(subject, in_objects=False) or tensors_in_arguments(subject, in_objects=True)
 
 
-def with_objects(subject: Subject) -> dict[str, torch.Tensor]:
-    """Return the same as `inputs_of`, but always include the tensors in plain objects of the user's classes."""
-    return _tensors_of(subject, in_objects=True)
-
-
-def _tensors_of(subject: Subject, in_objects: bool) -> dict[str, torch.Tensor]:
+def tensors_in_arguments(subject: Subject, in_objects: bool) -> dict[str, torch.Tensor]:
+    """Return the tensors of the step's arguments, with those in plain objects of the user's classes if `in_objects`."""
     inside = ObjectWalk()
     numpy: Any = sys.modules.get("numpy")  # a target with arrays has imported numpy
     with torch._C.DisableTorchFunction():

@@ -8,8 +8,7 @@ import torch
 
 from graphsafe.capture.child.state.containers import Variables
 from graphsafe.capture.child.state.objects import attributes_of
-from graphsafe.capture.child.state.stored import variables_in
-from graphsafe.capture.child.state.walk import Item, ObjectWalk, below
+from graphsafe.capture.child.state.walk import Item, ObjectWalk, below, variables_in
 
 _MACHINERY = frozenset(torch.nn.Module().__dict__)
 "The attributes in which a module holds its parameters, hooks and the like."

@@ -47,22 +47,21 @@ def call_reset(subject: Subject) -> bool:
     return True
 
 
-class Undo:
-    """Puts changed tensors back. The tensors are held weakly, so that memory that the target drops is freed."""
+def undo_of(device: Device, before: Snapshot) -> Callable[[], None]:
+    """Undo the changes since `before`, and return a function that undoes such changes again. The function holds the
+    tensors weakly, so that memory that the target drops is freed. Raises StateError."""
+    changed = [path for path in before.changed() if path in before.values]
+    before.put_back_values(changed)
+    copies = copies_of(device, {path: before.tensors[path] for path in changed})
+    kept = [(weakref.ref(before.tensors[path]), values) for path, values in copies.items()]
 
-    def __init__(self, device: Device, before: Snapshot) -> None:
-        """Find the changes since `before`, and undo them for the first time. Raises StateError."""
-        changed = [path for path in before.changed() if path in before.values]
-        before.put_back_values(changed)
-        copies = copies_of(device, {path: before.tensors[path] for path in changed})
-        self._device = device
-        self._kept = [(weakref.ref(before.tensors[path]), values) for path, values in copies.items()]
-
-    def undo(self) -> None:
-        for reference, values in self._kept:
+    def undo() -> None:
+        for reference, values in kept:
             tensor = reference()
             if tensor is not None:
-                self._device.store(tensor, values)
+                device.store(tensor, values)
+
+    return undo
 
 
 _VALUE_BYTES = 4 << 30
@@ -72,7 +71,7 @@ _VALUE_BYTES = 4 << 30
 class Bindings:
     """The content of containers, the state of host generators, and the tensor objects without their values."""
 
-    def __init__(self, reach: ReachableState, clear_caches: bool = True) -> None:
+    def __init__(self, reach: ReachableState, clear_caches: bool = False) -> None:
         """Read the bindings. The content of an `lru_cache` cannot be put back; the cache can only be cleared, if
         `clear_caches` is set. Raises StateError if something cannot be copied."""
         self.reach = reach
@@ -85,7 +84,8 @@ class Bindings:
         self.refused: set[str] = set()
         "The reasons why containers could not be put back, such as an iterator at its end."
         self.keeps_results = False
-        "Whether one of these containers may keep results of step 1. An iterator keeps none."
+        """Whether one of these containers may keep results of step 1. A repetition of step 1 would then use them. An
+        iterator keeps none."""
 
     def put_back(self) -> None:
         """Put back all containers that accept it, and note those that refuse. Raises StateError if an `itertools.count`
@@ -132,28 +132,17 @@ class Snapshot:
         self._subject = subject
         reach = reachable_state(subject)
         bound = reach if subject.refresh is None else reach_with_refresh(subject)
-        self._bindings = Bindings(bound, clear_caches)
+        self.bindings = Bindings(bound, clear_caches)
         self.tensors = reach.tensors
         self.digests = device.digests(reach.tensors)
         small = smallest(reach.tensors, _VALUE_BYTES)
         self.values = {path: device.to_host(tensor) for path, tensor in small.items()}
         "Host copies of as many tensors as the limit of bytes allows, the smallest first."
 
-    @property
-    def refused(self) -> tuple[str, ...]:
-        """The reasons why containers could not be put back."""
-        return tuple(sorted(self._bindings.refused))
-
-    @property
-    def keeps_results(self) -> bool:
-        """Whether results of step 1 may remain after everything was put back. A repetition of step 1 would then use
-        them."""
-        return self._bindings.keeps_results
-
     def put_back(self, put_back_tensors: Callable[[], None] | None = None) -> None:
         """Put back containers, then tensors, and call the user's `reset`. If the function `put_back_tensors` is given,
         it puts the tensors back. Raises StateError if a tensor that was too large to be kept has changed."""
-        self._bindings.put_back()
+        self.bindings.put_back()
         (put_back_tensors or self.put_back_values)()
         call_reset(self._subject)
 

@@ -1,24 +1,29 @@
-"""Walks from a step to everything that it can reach."""
+"""Walks from a step to everything that it can reach, and lists the elements of a container and the attributes of an
+object."""
 
 from __future__ import annotations
 
+import enum
 import functools
 import sys
 import types
+import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Any
 
 import torch
 
-from graphsafe.capture.child.state.containers import WEAK_TABLES, Variables
+from graphsafe.capture.child.state.containers import MISSING, WEAK_TABLES, Slot, Variables
 from graphsafe.capture.child.state.objects import (
+    attributes_of,
     bases_of,
     file_of,
     function_of,
     holds_state,
     is_own_file,
     is_users_class,
+    layout_of,
     module_name,
     names_in,
     namespace_of,
@@ -26,7 +31,7 @@ from graphsafe.capture.child.state.objects import (
 )
 from graphsafe.capture.child.state.reach import ReachableState
 from graphsafe.capture.child.state.tensors import Unreadable, parts_of
-from graphsafe.capture.child.state.values import SCALARS, WRITERS, dotted
+from graphsafe.capture.child.state.values import SCALARS, WRITERS, dotted, key_text
 
 Item = tuple[str, Any, Any, Any]
 "A path, the object at this path, and the container and key that hold it."
@@ -189,3 +194,86 @@ def _is_class_state(name: Any, item: Any) -> bool:
         return False
     kinds = (*SCALARS, torch.Tensor, dict, list, deque, set, *WEAK_TABLES)
     return issubclass(type(item), kinds) or holds_state(type(item))
+
+
+def elements_of(path: str, value: Any) -> Iterator[Item]:
+    """Yield the elements of a dict, a list, a tuple or a deque, without calling methods that its class overrides."""
+    if issubclass(type(value), dict):
+        taken: set[str] = set()
+        for index, (key, item) in enumerate(list(dict.items(value))):
+            name = key_text(key)
+            if name is None or name in taken:
+                name = f"#{index}"
+            taken.add(name)
+            yield f"{path}[{name}]", item, value, key
+        return
+    base: Any = next(base for base in (list, tuple, deque) if issubclass(type(value), base))
+    for index, item in enumerate(list(base.__iter__(value))):
+        yield f"{path}[{index}]", item, value, index
+
+
+def objects_among_keys(path: str, value: dict[Any, Any]) -> Iterator[Item]:
+    """Yield those keys of a dict that may hold state. The elements of a set may hold state in the same way."""
+    for index, key in enumerate(list(dict.keys(value))):
+        if not issubclass(type(key), (*SCALARS, tuple, type, types.FunctionType, enum.Enum)):
+            yield f"{path}.keys()[{index}]", key, None, None
+
+
+def stored_in(path: str, value: Any) -> Iterator[Item]:
+    dot = below(path)
+    attributes = attributes_of(value)
+    if attributes is not None:
+        yield from variables_in(dot, attributes)
+    for name, descriptor in layout_of(type(value)).slots:
+        slot = Slot(value, descriptor)
+        if (item := slot.read()) is not MISSING:
+            yield f"{dot}{name}", item, slot, name
+
+
+def variables_in(dot: str, variables: dict[str, Any]) -> Iterator[Item]:
+    for name, item in list(variables.items()):
+        yield (dot + name if type(name) is str and name.isascii() else dotted(dot, name)), item, variables, name
+
+
+_MOST_IN_ELEMENT = 200
+_order_keys: dict[int, tuple[Any, str]] = {}
+"""Address of an element -> a weak reference to the element, and the key that it had when a walk first saw it. Later the
+element's values may differ between processes: a count in Python code, for example, grows in eager steps but not in
+replays."""
+
+
+def in_order(elements: Any, handler_of: Callable[[type], Handler | None]) -> tuple[list[Any], bool]:
+    """Return the elements of a set that are not numbers or strings, ordered by their contents right after construction,
+    because Python orders them by address. The second result says whether all elements have different contents."""
+    objects = [element for element in elements if not issubclass(type(element), SCALARS)]
+    if len(objects) < 2:
+        return objects, True
+    keyed = [(_order_key(element, handler_of), element) for element in objects]
+    keyed.sort(key=lambda one: one[0])
+    return [element for _, element in keyed], len({key for key, _ in keyed}) == len(keyed)
+
+
+def _order_key(element: Any, handler_of: Callable[[type], Handler | None]) -> str:
+    seen = _order_keys.get(id(element))
+    if seen is not None and seen[0]() is element:
+        return seen[1]
+    kind = type(element)
+    name = f"{module_name(kind)}.{kind.__name__}"
+    try:
+        reference = weakref.ref(element, functools.partial(_forget, id(element)))
+    except TypeError:  # objects of some classes, such as tuples, cannot have weak references
+        return name
+    # The element may refer to the set, so sets are left out.
+    reach = ObjectWalk(_MOST_IN_ELEMENT).run(
+        {"": element}, lambda kind: None if issubclass(kind, (set, frozenset)) else handler_of(kind)
+    )
+    layouts = {path: f"{tensor.dtype} {list(tensor.shape)}" for path, tensor in reach.tensors.items()}
+    key = f"{name} {sorted(reach.hosts.items())} {sorted(layouts.items())} {sorted(reach.lengths.items())}"
+    _order_keys[id(element)] = reference, key
+    return key
+
+
+def _forget(address: int, reference: Any) -> None:
+    seen = _order_keys.get(address)
+    if seen is not None and seen[0] is reference:
+        del _order_keys[address]

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal
 
-from graphsafe.capture.child.lines.paths import unlike
+from graphsafe.capture.child.lines.operations import unlike
 from graphsafe.capture.plan.child.call import BreakValues
 from graphsafe.capture.plan.child.watch import Argument, Flow, Log, Op, Visit
 from graphsafe.capture.shared.places import is_within

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.child.state.containers import Slot, cell_slot
+from graphsafe.capture.child.state.containers import CELL, Slot
 
 TENSOR = "tensor"
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -73,7 +73,7 @@ def cells_of(function: Callable[[], Any], beyond: Set[str] = frozenset()) -> dic
     code: Any = function.__code__
     closure: Any = function.__closure__ or ()
     names = zip(code.co_freevars, closure, strict=True)
-    return {name: cell_slot(cell) for name, cell in names if name != "__class__" and name not in beyond}
+    return {name: Slot(cell, CELL) for name, cell in names if name != "__class__" and name not in beyond}
 
 
 def shallow(value: Any) -> Any:
