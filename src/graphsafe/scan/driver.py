@@ -18,8 +18,17 @@ from graphsafe.config import Config
 from graphsafe.rulebook.book import Rulebook
 from graphsafe.scan.domain.arguments import Arguments, Call, arguments_of
 from graphsafe.scan.domain.frozen import dataclass
-from graphsafe.scan.domain.record import AROUND_GRAPHS, ENTRY_POINT, LOOP, PASSING_HOOK, Failure, Record, reason_weight
-from graphsafe.scan.domain.summary import CallEdge, Summary
+from graphsafe.scan.domain.record import (
+    AROUND_GRAPHS,
+    ENTRY_POINT,
+    LOOP,
+    PASSING_HOOK,
+    Edge,
+    Failure,
+    Record,
+    reason_weight,
+)
+from graphsafe.scan.domain.summary import Summary
 from graphsafe.scan.domain.values import (
     NONE,
     Function,
@@ -180,7 +189,7 @@ class Driver:
     def reached(self) -> frozenset[str]:
         """Return the roots, and the functions that hot code calls, in the part that this process has read."""
         summaries = included(self._read.values())
-        called = {item.callee for summary in summaries for item in summary.items if type(item) is CallEdge}
+        called = {item.callee for summary in summaries for item in summary.items if type(item) is Edge}
         return frozenset(called.union(self._whys))
 
     def learnt(self) -> Learnt:
