@@ -38,9 +38,8 @@ from graphsafe.scan.domain.values import (
     of_elements,
 )
 from graphsafe.scan.domain.widening import widened
-from graphsafe.scan.execution.budget import MAX_COLD, CallBudget, Scope
+from graphsafe.scan.execution.budget import MANY_KINDS, MAX_COLD, CallBudget, Scope
 from graphsafe.scan.execution.frame import Frame, Result
-from graphsafe.scan.execution.kinds import MANY_KINDS
 from graphsafe.scan.interpreter import attributes, expressions, members, rounds, statements
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.calls import calls, decorators, parameters
@@ -242,7 +241,7 @@ class Interpreter:
         ref = call.ref
         key = call.question(out_of_scope)
         number = self.queries.known(key)
-        if number is None and not self.budget.kinds.has_room(ref, key[-4:]):
+        if number is None and not self.budget.has_room_for(ref, key[-4:]):
             self.note(Failure("not-followed", ref, MANY_KINDS))
             return None
         if self.queries.depth > MAX_DEPTH:
