@@ -52,6 +52,11 @@ def included(summaries: Iterable[Summary]) -> Iterator[Summary]:
         waiting += [item.summary for item in summary.items if type(item) is Included]
 
 
+def called_in(summaries: Iterable[Summary]) -> Iterator[str]:
+    """Yield the functions that hot code calls."""
+    return (item.callee for summary in summaries for item in summary.items if type(item) is Edge)
+
+
 def new_roots(step: Summary, seen: set[tuple[int, bool]]) -> Iterator[NewRoot]:
     """Yield the roots to which a step leads. If no capture reaches a call, the roots to which the call leads are
     guarded. `seen` contains the summaries that were already searched, by id and by whether they are guarded."""

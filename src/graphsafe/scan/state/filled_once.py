@@ -290,8 +290,8 @@ def _writers(frame: Frame, attribute: str) -> set[str]:
     that load or unload the object are left out."""
     if frame.owner is None:
         return set()
-    known = (frame.project.class_facts(base) for base in frame.project.mro(frame.owner) if "::" in base)
-    found = {method for facts in known if facts is not None for method in facts.writers.get(attribute, ())}
+    classes = frame.project.own_classes(frame.owner)
+    found = {method for _, facts in classes for method in facts.writers.get(attribute, ())}
     return {method for method in found if _BETWEEN_LIVES.search(method) is None}
 
 

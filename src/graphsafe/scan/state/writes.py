@@ -97,9 +97,8 @@ def _makes_memory(frame: Frame, owner: Instance) -> bool:
 
 def _held_by(frame: Frame, owner: Instance) -> Iterator[Tensor]:
     """Yield the device tensors that an object has from its constructor."""
-    known = (frame.project.class_facts(base) for base in frame.project.mro(owner.ref) if "::" in base)
     names = dict.fromkeys(frame.attributes.field_names(owner.ref))
-    names.update((name, None) for facts in known if facts is not None for name in facts.writers)
+    names.update((name, None) for _, facts in frame.project.own_classes(owner.ref) for name in facts.writers)
     held = (frame.attributes.initial(replace(owner, step=False), name) for name in names)
     tensors = (as_tensor(value)[0] for value in held if value is not None)
     yield from (tensor for tensor in tensors if tensor is not None and tensor.where != "host")
