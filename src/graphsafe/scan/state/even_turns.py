@@ -85,20 +85,13 @@ def _even_calls(function: Definition, name: str) -> int:
     found = 0
     even = [*_even_loops(function)]
     for body in (function.body, *(block for one in statements_within(function) for block in blocks_of(one))):
-        calls = Counter(source_text(call.func) for call in _own_calls(body) if _called(call) == name)
+        whole = (one.value for one in body if isinstance(one, (ast.Expr, ast.Assign)))
+        called = (call.func for call in whole if isinstance(call, ast.Call))
+        calls = Counter(source_text(func) for func in called if getattr(func, "attr", None) == name)
         is_even = any(body is one for one in even)
         if not _leaves(body[:-1]):
             found += sum(count for count in calls.values() if is_even or count % 2 == 0)
     return found
-
-
-def _own_calls(body: Sequence[ast.stmt]) -> Iterator[ast.Call]:
-    values = (one.value for one in body if isinstance(one, (ast.Expr, ast.Assign)))
-    return (value for value in values if isinstance(value, ast.Call))
-
-
-def _called(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else ""
 
 
 def _even_loops(function: Definition) -> Iterator[Sequence[ast.stmt]]:

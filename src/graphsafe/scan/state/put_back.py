@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node, source_text
-from graphsafe.scan.symbols.blocks import Definition, blocks_of, statements_within
+from graphsafe.scan.symbols.blocks import Definition, blocks_of, statements_within, targets_of
 from graphsafe.scan.symbols.index import elements
 
 _INVERSE: dict[type[ast.operator], type[ast.operator]] = {ast.Add: ast.Sub, ast.Sub: ast.Add}
@@ -70,11 +70,6 @@ def _after_exit(body: Sequence[ast.stmt]) -> Sequence[ast.stmt]:
     return body[max((index + 1 for index, statement in enumerate(body) if _leaves(statement)), default=0) :]
 
 
-def _targets(statement: ast.stmt) -> list[ast.expr]:
-    one = getattr(statement, "target", None)
-    return [*getattr(statement, "targets", ()), *([one] if one is not None else [])]
-
-
 def _pairs(statement: ast.stmt) -> Iterator[tuple[str, str]]:
     """Yield the targets and values of an assignment: `old`, `self.mode` for `old, self.mode = self.mode, 1`."""
     for target in statement.targets if isinstance(statement, ast.Assign) else ():
@@ -92,7 +87,7 @@ def _restored(statements: Iterable[ast.stmt], end: Iterable[ast.stmt]) -> Iterat
     changed: set[str] = set()
     for statement in statements:
         saved.update((value, kept) for kept, value in _pairs(statement) if value not in changed)
-        changed.update(source_text(part) for target in _targets(statement) for part in elements(target))
+        changed.update(map(source_text, targets_of(statement)))
     for pair in (pair for statement in end for pair in _pairs(statement)):
         if pair in saved:
             yield from pair
@@ -116,5 +111,4 @@ def _change(node: ast.AugAssign) -> tuple[str, type[ast.operator], str]:
 
 def _writes(statements: Iterable[ast.stmt]) -> Counter[str]:
     """Return how many statements assign each attribute or name."""
-    targets = (target for statement in statements for target in _targets(statement))
-    return Counter(source_text(part) for target in targets for part in elements(target))
+    return Counter(source_text(target) for statement in statements for target in targets_of(statement))

@@ -354,7 +354,8 @@ def write(
     )
     outgrown = first_step.too_small(frame, base)
     chosen = isinstance(assigned, ast.Subscript) and isinstance(assigned.value, ast.Attribute)
-    resets = not (reads_self or keyed or lazy or chosen) and is_free(value) and straight_line.always(frame, node)
+    may_reset = not (reads_self or keyed or lazy or chosen) and is_free(value)
+    resets = may_reset and (straight_line.contains(frame, node) or None)
     if resets and first_asks_form(frame, assigned, text):
         frame.engine.effects.forget_read(key)
     frame.engine.note(
