@@ -7,17 +7,7 @@ from functools import reduce
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.numbers import NO_STATE, both_states, entry
-from graphsafe.scan.domain.values import (
-    Dict,
-    Instance,
-    Number,
-    Sequence,
-    Tensor,
-    Union,
-    Unknown,
-    Value,
-    options,
-)
+from graphsafe.scan.domain.values import Dict, Instance, Number, Sequence, Tensor, Union, Unknown, Value, options
 
 PARAM_GROUPS = "param_groups"
 "The attribute in which an optimizer keeps its hyperparameters, such as the learning rate."

@@ -13,16 +13,7 @@ from graphsafe.report.model import Region
 from graphsafe.scan.domain.record import AROUND_GRAPHS, HANDED, LOOP, WRAPPED, Edge, Record
 from graphsafe.scan.hazards.graph_syntax import LOOPS, captures_in, is_plain_replay, is_replay, own_nodes
 from graphsafe.scan.linting.call_graph import CallGraph
-from graphsafe.scan.roots.assumed_roots import (
-    BY_FORM,
-    CALLABLE,
-    HOST_STEP,
-    PUBLIC,
-    RESULTS,
-    STEP,
-    UNCALLED,
-    WAY,
-)
+from graphsafe.scan.roots.assumed_roots import BY_FORM, CALLABLE, HOST_STEP, PUBLIC, RESULTS, STEP, UNCALLED, WAY
 from graphsafe.scan.roots.hot_roots import BY_LIBRARY, FORWARD, HOT_PATH_AROUND, METRIC
 from graphsafe.scan.state.provenance import CONSTRUCTORS
 from graphsafe.scan.symbols.index import dotted

@@ -251,12 +251,7 @@ def _write_weights(frame: Frame, key: str, text: str, value: Value, node: ast.AS
 
 
 def write_global(
-    frame: Frame,
-    target: ast.Name,
-    value: Value,
-    node: ast.AST,
-    written: ast.expr | None,
-    augmented: bool,
+    frame: Frame, target: ast.Name, value: Value, node: ast.AST, written: ast.expr | None, augmented: bool
 ) -> None:
     """Bind a name that the function declares `global`, and record the write."""
     frame.env[target.id] = named(value, target.id)
