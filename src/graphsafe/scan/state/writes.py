@@ -30,7 +30,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.sources.node_memo import source_text
-from graphsafe.scan.state import even_turns, first_step, straight_line
+from graphsafe.scan.state import first_step, straight_line
 from graphsafe.scan.state.cached_entries import may_drop_entries
 from graphsafe.scan.state.filled_once import is_past_maximum
 from graphsafe.scan.state.provenance import (
@@ -45,7 +45,7 @@ from graphsafe.scan.state.provenance import (
     is_remade,
     sources,
 )
-from graphsafe.scan.state.put_back import is_put_back
+from graphsafe.scan.state.put_back import are_undone, is_put_back
 from graphsafe.scan.state.replaced_values import (
     as_computed,
     converts,
@@ -337,7 +337,7 @@ def write(
     assigned = bound_expression(frame, written)
     if assigned is not written and puts_back(assigned, text):
         return
-    if is_same_tensor(frame, value, written, text) or even_turns.are_undone(frame, node):
+    if is_same_tensor(frame, value, written, text) or are_undone(frame, node):
         return
     value = as_computed(frame, value, written, text)
     reads_self = augmented or (assigned is not None and reads_old(frame, assigned, text))
