@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from graphsafe.optable import load_op_table
+from graphsafe.optable import OpTable
 
 TABLE = Path(__file__).resolve().parent.parent / "rules" / "ops"
 LIST = """
@@ -36,7 +36,7 @@ def names(found: Overloads) -> str:
 
 
 def main() -> None:
-    table = load_op_table(TABLE)
+    table = OpTable(TABLE)
     before: Overloads | None = None
     print("| torch | overloads | new operations | gone | not in the table |")
     print("|---|---|---|---|---|")

@@ -503,7 +503,7 @@ def test_the_cache_goes_where_it_is_told_or_nowhere(project: Path, capsys: pytes
     first = here(capsys, "scan", "hot.py", "--no-cache", "-j", "2")
     assert not (project / ".graphsafe_cache").exists()
     assert here(capsys, "scan", "hot.py", "--cache-dir", "elsewhere") == first
-    assert not (project / ".graphsafe_cache").exists() and list((project / "elsewhere").glob("*.db"))
+    assert not (project / ".graphsafe_cache").exists() and list((project / "elsewhere").glob("*.cache"))
     assert here(capsys, "scan", "hot.py") == first
     assert (project / ".graphsafe_cache").exists()
 

@@ -18,7 +18,7 @@ import pytest
 import yaml
 from op_snippets import breaks, catalogue, measured, measured_files
 
-from graphsafe.optable import Op, OpTable, load_op_table
+from graphsafe.optable import Op, OpTable
 
 ROOT = Path(__file__).resolve().parent.parent
 EXCEPTIONS = ROOT / "tests" / "data" / "op_exceptions.yaml"
@@ -36,7 +36,7 @@ def entries(request: pytest.FixtureRequest) -> Entries:
 
 @pytest.fixture(scope="module")
 def table() -> OpTable:
-    return load_op_table(ROOT / "rules" / "ops")
+    return OpTable(ROOT / "rules" / "ops")
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from op_snippets import measured, measured_files
 
-from graphsafe.optable import Argument, Call, OpTable, OpTableError, Result, load_op_table
+from graphsafe.optable import Argument, Call, OpTable, OpTableError, Result
 from graphsafe.optable.entries import version_matches
 from graphsafe.optable.rows import EFFECT_KEYS, ENTRY_KEYS
 from graphsafe.rulebook.book import load_rulebook
@@ -24,7 +24,7 @@ OTHER = Argument("tensor", text="y")
 
 @pytest.fixture(scope="module")
 def table() -> OpTable:
-    return load_op_table(ROOT / "rules" / "ops")
+    return OpTable(ROOT / "rules" / "ops")
 
 
 def rules_of(table: OpTable, name: str, call: Call) -> list[tuple[str | None, bool]]:
@@ -195,7 +195,7 @@ def test_a_malformed_version_range_is_refused() -> None:
 def test_a_malformed_table_is_one_line_that_names_the_file(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "torch.json").write_text(text, encoding="utf-8")
     with pytest.raises(OpTableError, match=message) as raised:
-        load_op_table(tmp_path)
+        OpTable(tmp_path)
     assert "torch.json" in str(raised.value) and "\n" not in str(raised.value)
 
 
@@ -215,7 +215,7 @@ def test_a_malformed_entry_is_one_line_that_names_it(tmp_path: Path, change: dic
     head = {"schema": "graphsafe/ops/1", "name": "torch-9.9", "measured": {}, "tags": {}}
     (tmp_path / "torch.json").write_text(json.dumps({**head, "ops": [row]}), encoding="utf-8")
     with pytest.raises(OpTableError, match=message) as raised:
-        load_op_table(tmp_path).aten("aten::new")
+        OpTable(tmp_path).aten("aten::new")
     assert "aten::new" in str(raised.value) and "\n" not in str(raised.value)
 
 
@@ -261,7 +261,7 @@ def test_what_a_dispatch_mode_sees_leads_to_the_entry(table: OpTable) -> None:
 
 def test_a_missing_table_is_said_to_be_missing(tmp_path: Path) -> None:
     with pytest.raises(OpTableError, match="No such file"):
-        load_op_table(tmp_path)
+        OpTable(tmp_path)
 
 
 @pytest.mark.child

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from graphsafe import cli, scan
-from graphsafe.optable import load_op_table
+from graphsafe.optable import OpTable
 from graphsafe.rulebook.book import load_rulebook
 from graphsafe.rulebook.vocabulary import HOWS
 from graphsafe.scan.models.operations import EVENT_OF_EFFECT
@@ -191,6 +191,6 @@ def test_every_event_happens_as_it_is_said() -> None:
     matches = [match for rule in load_rulebook().rules.values() for match in rule.matches]
     used = {(match.event, how) for match in matches if match.event != "Call" for how in match.how}
     assert not [(event, how) for event, how in used if how not in HOWS[event]]
-    table = load_op_table(Path(__file__).parents[1] / "rules" / "ops")
+    table = OpTable(Path(__file__).parents[1] / "rules" / "ops")
     said = {(EVENT_OF_EFFECT.get(effect.kind), effect.how) for op in table.ops() for effect in op.effects}
     assert not [(event, how) for event, how in said if event is not None and how not in HOWS[event] | {"draw"}]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shutil
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ import pytest
 from graphsafe.config import Config
 from graphsafe.report.model import Report
 from graphsafe.scan import api
+from graphsafe.scan.cache import scan_cache
 from graphsafe.scan.cache.folder import FOLDER, cache_folder
 from graphsafe.scan.symbols import project_files
 from graphsafe.scan.symbols.index import FileIndex
@@ -62,12 +61,10 @@ def scan(
     return api.scan_paths([root], config or Config(root=root), cache=cache, jobs=jobs, complain=complain)
 
 
-def rows(kept: Path) -> int:
-    """How many reports a cache holds."""
-    with sqlite3.connect(kept) as connection:
-        count: int = connection.execute("select count(*) from reports").fetchone()[0]
-    connection.close()
-    return count
+def kept_in(root: Path) -> list[Path]:
+    """Return the two files of a cache: the indexes and the report."""
+    indexes, report = sorted((root / FOLDER).glob("*.cache"))
+    return [indexes, report]
 
 
 def test_a_second_scan_says_the_same_without_reading(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,81 +122,59 @@ def test_configuration_and_new_files_count(project: Path) -> None:
     assert {finding.code for finding in scan(project, project / FOLDER).findings} == {"GS101", "GS900"}
 
 
-@pytest.mark.parametrize("rest", [b"", b"\xff" * 4096], ids=["cut off", "overwritten"])
+@pytest.mark.parametrize("rest", [b"", b"\xff" * 4096, b"{}", b"[" * 100_000], ids=["cut off", "bytes", "JSON", "deep"])
 def test_a_damaged_cache_is_made_anew(project: Path, rest: bytes) -> None:
     expected = text(scan(project, project / FOLDER))
-    (kept,) = (project / FOLDER).glob("*.db")
-    kept.write_bytes(kept.read_bytes()[:100] + rest)
+    before = [kept.read_bytes() for kept in kept_in(project)]
+    for kept in kept_in(project):
+        kept.write_bytes(kept.read_bytes()[:40] + rest)
     complaints: list[str] = []
-    for _ in range(2):
-        assert text(scan(project, project / FOLDER, complain=complaints.append)) == expected
+    assert text(scan(project, project / FOLDER, complain=complaints.append)) == expected
     assert complaints == []
-    assert rows(kept) == 1
+    assert [len(kept.read_bytes()) for kept in kept_in(project)] == [len(content) for content in before]
 
 
-@pytest.mark.parametrize("content", [b"not a database", b"SQLite format 3\0" + b"\xff" * 4096])
+@pytest.mark.parametrize("content", [b"", b"not a cache", b"graphsafe"])
 def test_a_file_of_somebody_else_is_left_alone_and_said(project: Path, content: bytes) -> None:
     expected = text(scan(project, project / FOLDER))
-    (kept,) = (project / FOLDER).glob("*.db")
-    kept.write_bytes(content)
+    for kept in kept_in(project):
+        kept.write_bytes(content)
     complaints: list[str] = []
     assert text(scan(project, project / FOLDER, complain=complaints.append)) == expected
-    assert kept.read_bytes() == content
+    assert [kept.read_bytes() for kept in kept_in(project)] == [content] * 2
     assert len(complaints) == 1 and f"the cache {kept} is not used: it is damaged, or graphsafe" in complaints[0]
-
-
-def test_rows_that_make_no_sense_are_made_again(project: Path) -> None:
-    expected = text(scan(project, project / FOLDER))
-    (kept,) = (project / FOLDER).glob("*.db")
-    with sqlite3.connect(kept) as connection:
-        connection.execute("update reports set data = '{}'")
-        connection.execute("update indexes set data = ?", (json.dumps({"path": 1}),))
-    assert text(scan(project, project / FOLDER)) == expected
-
-
-@pytest.mark.parametrize("data", [None, 5, 1.5, b"\xff\0", "", "[", "[" * 100_000, '{"functions": 1}'])
-def test_a_row_that_does_not_match_its_checksum_is_thrown_away(project: Path, data: object) -> None:
-    expected = text(scan(project, project / FOLDER))
-    (kept,) = (project / FOLDER).glob("*.db")
-    with sqlite3.connect(kept) as connection:
-        for table in ("reports", "indexes"):
-            connection.execute(f"update {table} set data = ?", (data,))
-    complaints: list[str] = []
-    assert text(scan(project, project / FOLDER, complain=complaints.append)) == expected
-    assert complaints == []
 
 
 @pytest.mark.child
 def test_no_flipped_bit_changes_a_report(project: Path) -> None:
     (project / "helper.py").write_text(HELPER.replace("x.sum()", "x.sum().item()"))
     expected = text(scan(project, project / FOLDER))
-    (kept,) = (project / FOLDER).glob("*.db")
-    good = kept.read_bytes()
+    good = {kept: kept.read_bytes() for kept in kept_in(project)}
     draw = random.Random(0)
     for _ in range(100):
-        damaged = bytearray(good)
-        for _ in range(3):
-            damaged[draw.randrange(len(damaged))] ^= 1 << draw.randrange(8)
-        kept.write_bytes(damaged)
+        for kept, content in good.items():
+            damaged = bytearray(content)
+            for _ in range(3):
+                damaged[draw.randrange(len(damaged))] ^= 1 << draw.randrange(8)
+            kept.write_bytes(damaged)
         assert text(scan(project, project / FOLDER)) == expected
 
 
-def test_a_database_with_more_in_it_is_not_read(project: Path) -> None:
-    expected = text(scan(project, project / FOLDER))
-    (kept,) = (project / FOLDER).glob("*.db")
-    with sqlite3.connect(kept) as connection:
-        endless = "with recursive r(n) as (select 1 union all select n + 1 from r) select n as key, n as data from r"
-        connection.execute("drop table reports")
-        connection.execute(f"create view reports as {endless}")
-    for _ in range(2):
-        assert text(scan(project, project / FOLDER)) == expected
-    assert rows(kept) == 1
+def test_only_the_newest_results_stay(project: Path) -> None:
+    for number in range(scan_cache.MAX_REPORTS + 4):
+        (project / "helper.py").write_text(f"{HELPER}# {number}\n")
+        expected = text(scan(project, project / FOLDER))
+    assert len([*(project / FOLDER).glob("report-*")]) == scan_cache.MAX_REPORTS
+    (indexes,) = (project / FOLDER).glob("indexes-*")
+    assert indexes.stat().st_size < 10_000
+    assert text(scan(project, project / FOLDER)) == expected
 
 
 @pytest.mark.parametrize("kind", ["a folder instead of the file", "a file instead of the folder"])
 def test_a_cache_that_cannot_be_written_is_said_once(project: Path, kind: str) -> None:
     expected = text(scan(project, project / FOLDER))
-    (kept,) = (project / FOLDER).glob("*.db")
+    kept, report = kept_in(project)
+    report.unlink()
     if kind == "a folder instead of the file":
         kept.unlink()
         kept.mkdir()
@@ -224,21 +199,10 @@ def test_it_writes_nothing_through_links_of_the_project(project: Path, tmp_path:
     assert not (tmp_path / "made").exists()
 
 
-def test_it_can_be_deleted_or_locked_at_any_time(project: Path) -> None:
+def test_it_can_be_deleted_at_any_time(project: Path) -> None:
     expected = text(scan(project, project / FOLDER))
     shutil.rmtree(project / FOLDER)
     assert text(scan(project, project / FOLDER)) == expected
-    (kept,) = (project / FOLDER).glob("*.db")
-    connection = sqlite3.connect(kept, isolation_level=None)
-    connection.execute("begin exclusive")
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("graphsafe.scan.cache.sealed_rows.LOCK_SECONDS", 0.5)
-            complaints: list[str] = []
-            assert text(scan(project, project / FOLDER, complain=complaints.append)) == expected
-            assert complaints == [f"the cache {kept} is not used: database is locked"]
-    finally:
-        connection.close()
 
 
 def test_git_does_not_see_it(project: Path) -> None:

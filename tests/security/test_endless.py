@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from graphsafe.scan.execution.kinds import MANY_KINDS
 
 from graphsafe import cli
 from graphsafe.ignorefile import MAX_SIZE, read_patterns
 from graphsafe.scan.domain import queries
 from graphsafe.scan.execution import budget
-from graphsafe.scan.execution.kinds import MANY_KINDS
 from graphsafe.scan.interpreter.calls.closures import TOO_NESTED, Closures
 from graphsafe.scan.interpreter.calls.handed_to_loops import LOOPER
 from graphsafe.scan.interpreter.calls.hooks import hooks_in
@@ -25,7 +25,7 @@ from graphsafe.scan.linting.regions import _prefills
 from graphsafe.scan.roots.broken_files import _FROM
 from graphsafe.scan.roots.importers import _statements
 from graphsafe.scan.roots.registered_functions import _TABLE
-from graphsafe.scan.sources.find import python_files
+from graphsafe.scan.sources.find import files_below
 from graphsafe.scan.sources.source import MAX_NAME
 from graphsafe.scan.sources.suppress import comment_in
 from graphsafe.scan.symbols.index import ClassFacts
@@ -54,7 +54,7 @@ def test_patterns_of_many_stars_are_followed(tmp_path: Path, pattern: str, ignor
     (deep / "a.py").touch()
     (tmp_path / ".gitignore").write_text(f"{pattern}\n" * times, encoding="utf-8")
     said: list[tuple[str, str, str]] = []
-    found = [*python_files(tmp_path, complain=lambda *words: said.append(words))]
+    found = [*files_below(tmp_path, complain=lambda *words: said.append(words))]
     assert found == ([] if ignores else [deep / "a.py"])
     assert said == []
 

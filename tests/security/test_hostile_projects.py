@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ import pytest
 
 from graphsafe import cli
 from graphsafe.git import calls as git
+from graphsafe.scan.cache.sealed_files import MAGIC
 
 pytestmark = [pytest.mark.child, pytest.mark.skipif(os.name == "nt", reason="needs links, pipes and such names")]
 
@@ -136,15 +136,12 @@ def a_cache(folder: Path, draw: Draw) -> None:
     if draw.random() < 0.2 and not os.path.lexists(folder):
         folder.symlink_to("..")
         return
-    name = os.fsencode(folder.parent.parent / "victim.py")
-    magic = bytes.fromhex("d9d505f920a163d7")
-    journal = (magic + struct.pack(">IIIII", 0, 0, 1, 512, 4096)).ljust(512, b"\0")
-    journal += struct.pack(">I", (1 << 30) // 4096 + 1) + name + struct.pack(">II", len(name), sum(name)) + magic
-    for number in range(3):
-        put(folder, f"scan-{number}.db", draw.choice([b"", b"SQLite format 3\0" + b"\xff" * 5000, b"text"]))
-        put(folder, f"scan-{number}.db-journal", journal)
-    if not os.path.lexists(folder / "scan-9.db"):
-        os.mkfifo(folder / "scan-9.db")
+    for kind in ("indexes", "report"):
+        for number in range(3):
+            content = draw.choice([b"", MAGIC, MAGIC + b"\xff" * 5000, b"text"])
+            put(folder, f"{kind}-{number}.cache", content)
+    if not os.path.lexists(folder / "indexes-9.cache"):
+        os.mkfifo(folder / "indexes-9.cache")
 
 
 def a_repository(folder: Path, draw: Draw) -> None:

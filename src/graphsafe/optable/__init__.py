@@ -16,4 +16,3 @@ from graphsafe.optable.entries import Result as Result
 from graphsafe.optable.entries import TensorHint as TensorHint
 from graphsafe.optable.table import OpTable as OpTable
 from graphsafe.optable.table import OpTableError as OpTableError
-from graphsafe.optable.table import load_op_table as load_op_table

@@ -50,8 +50,11 @@ def entry_of(row: Mapping[str, Any]) -> Op:
     for key in _WORDS.keys() & row.keys():
         _one_of(row[key], _WORDS[key])
     plain = {key: _frozen(row[key]) for key in row if key not in ("inside", "numbers", "sizes")}
-    read = (*map(_number_read, row.get("numbers", ())), *map(_size_read, row.get("sizes", ())))
-    effects = (*map(_effect, row.get("effects", ())), *read)
+    reads: list[tuple[EffectKind, str, str, str]] = [
+        ("reads-host", "GS101", "cast", param) for param in row.get("numbers", ())
+    ]
+    reads += [("dynamic-shape", "GS203", "size", param) for param in row.get("sizes", ())]
+    effects = (*map(_effect, row.get("effects", ())), *(_read(*read) for read in reads))
     cases = tuple(ResultCase(_condition(case["when"]), _result(case["result"])) for case in row.get("cases", ()))
     return Op(**{**plain, "effects": effects, "cases": cases, "result": _result(row["result"])})
 
@@ -62,16 +65,9 @@ def _effect(row: Mapping[str, Any]) -> Effect:
     return Effect(**{**row, **{key: _condition(row[key]) for key in ("when", "unless") if key in row}})
 
 
-def _number_read(param: str) -> Effect:
-    return Effect("reads-host", "GS101", "cast", when=_given_a_tensor(param), only_if_certain=True)
-
-
-def _size_read(param: str) -> Effect:
-    return Effect("dynamic-shape", "GS203", "size", when=_given_a_tensor(param), only_if_certain=True)
-
-
-def _given_a_tensor(param: str) -> Condition:
-    return Condition(kinds={param: ("tensor", "tensors")})
+def _read(kind: EffectKind, rule: str, how: str, param: str) -> Effect:
+    """Return the effect of a tensor that is passed for a number."""
+    return Effect(kind, rule, how, when=Condition(kinds={param: ("tensor", "tensors")}), only_if_certain=True)
 
 
 def _condition(row: Mapping[str, Any]) -> Condition:

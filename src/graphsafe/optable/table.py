@@ -7,7 +7,7 @@ Loading takes milliseconds: the file is only indexed, and an entry is built when
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -35,6 +35,7 @@ class OpTable:
     """The loaded table. Reports show its `name`."""
 
     def __init__(self, folder: Path) -> None:
+        """Load the table in `folder` (rules/ops). Raises OpTableError."""
         self._path = folder / "torch.json"
         data = _read(self._path, OPS_SCHEMA)
         self.name: str = data["name"]
@@ -67,15 +68,14 @@ class OpTable:
 
     @cached_property
     def _hints(self) -> Mapping[str, Set[str]]:
-        degrees = get_args(TensorHint)
-        return {degree: frozenset(self._hinting(degrees[: at + 1])) for at, degree in enumerate(degrees)}
-
-    def _hinting(self, degrees: Sequence[str]) -> Iterator[str]:
+        hints: dict[str, set[str]] = {}
         for row in self._rows:
-            for name in row["python"]:
-                space, _, last = name.rpartition(".")
-                if space == "torch.Tensor" and row.get("tensor_hint") in degrees:
-                    yield last
+            methods = {name.rpartition(".")[2] for name in row["python"] if name.rpartition(".")[0] == "torch.Tensor"}
+            hints.setdefault(row.get("tensor_hint", ""), set()).update(methods)
+        degrees = get_args(TensorHint)
+        return {
+            degree: set().union(*(hints.get(one, ()) for one in degrees[: at + 1])) for at, degree in enumerate(degrees)
+        }
 
     def takes_tensor(self, name: str) -> bool:
         """Return whether the first argument of a known Python function is a tensor."""
@@ -125,11 +125,6 @@ class OpTable:
             except (KeyError, TypeError, ValueError) as error:
                 raise OpTableError(self._path, f"{row.get('aten') or row.get('python')}: {error}") from error
         return self._built[index]
-
-
-def load_op_table(folder: Path) -> OpTable:
-    """Load the table in `folder` (rules/ops). Raises OpTableError."""
-    return OpTable(folder)
 
 
 def _read(path: Path, schema: str) -> Mapping[str, Any]:

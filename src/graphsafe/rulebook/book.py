@@ -211,9 +211,9 @@ def compile_rules(folder: Path) -> str:
 
 @cache
 def _op_table(folder: Path) -> OpTable:
-    from graphsafe.optable import load_op_table
+    from graphsafe.optable import OpTable
 
-    return load_op_table(folder)
+    return OpTable(folder)
 
 
 def _home() -> Path:

@@ -28,7 +28,7 @@ from graphsafe.scan.reading_pool import read_shared
 from graphsafe.scan.roots.candidate_files import Candidates, find_candidates, root_patterns
 from graphsafe.scan.roots.hot_roots import HotnessRules
 from graphsafe.scan.sources.documents import MAX_DOCUMENTS, Documents
-from graphsafe.scan.sources.find import OUTSIDE, Complaint, documents, python_files
+from graphsafe.scan.sources.find import DOCUMENTS, OUTSIDE, Complaint, files_below
 from graphsafe.scan.symbols.index_pool import MAX_READERS, build_indexes, process_count
 from graphsafe.scan.symbols.project_files import Files, outermost_package
 from graphsafe.scan.unmatched_settings import stray_marks, unmatched_settings
@@ -157,7 +157,7 @@ def _given(paths: Iterable[Path], config: Config, project: Iterable[Path], compl
         if path.is_dir() and _is_project(config) and path.resolve() == config.root.resolve():
             found.update(dict.fromkeys(project))
         elif path.is_dir():
-            found.update(dict.fromkeys(_absolute(python_files(path.resolve(), config.exclude, config.root, complain))))
+            found.update(dict.fromkeys(_absolute(files_below(path.resolve(), config.exclude, config.root, complain))))
         else:
             found.update(dict.fromkeys(_absolute([path])))
             if path.suffix not in _PYTHON:
@@ -180,7 +180,7 @@ def _project_files(paths: Iterable[Path], config: Config, complain: Complaint) -
     Without a project, they are the files in the same packages or folders."""
     root = config.root
     if _is_project(config):
-        return list(_absolute(python_files(root, config.exclude, root, complain)))
+        return list(_absolute(files_below(root, config.exclude, root, complain)))
     found: list[Path] = []
     known: dict[Path, Path | None] = {}
     for path in paths:
@@ -189,7 +189,7 @@ def _project_files(paths: Iterable[Path], config: Config, complain: Complaint) -
         folder = path.parent.resolve()
         package = outermost_package(folder, known)
         if package is not None:
-            found += python_files(package, config.exclude, root, complain)
+            found += files_below(package, config.exclude, root, complain)
         else:
             found += sorted(file for file in folder.glob("*.py") if os.path.isfile(file))
     return found
@@ -199,7 +199,7 @@ def _documents(paths: Sequence[Path], config: Config) -> Documents | None:
     """Return the documents of the project or, without a project, of the given folders. Return None if there are none,
     or too many."""
     folders = [config.root] if _is_project(config) else [path for path in paths if path.is_dir()]
-    every = chain.from_iterable(documents(folder.resolve(), config.exclude) for folder in folders)
+    every = chain.from_iterable(files_below(folder.resolve(), config.exclude, suffixes=DOCUMENTS) for folder in folders)
     found = [*islice(every, MAX_DOCUMENTS + 1)]
     if len(found) > MAX_DOCUMENTS:
         return None

@@ -19,7 +19,7 @@ from graphsafe.rulebook.book import Rulebook
 from graphsafe.scan.domain.arguments import Arguments, Call, arguments_of
 from graphsafe.scan.domain.frozen import dataclass
 from graphsafe.scan.domain.record import AROUND_GRAPHS, ENTRY_POINT, LOOP, PASSING_HOOK, Failure, Record, reason_weight
-from graphsafe.scan.domain.summary import CallEdge, Summary
+from graphsafe.scan.domain.summary import Summary
 from graphsafe.scan.domain.values import (
     NONE,
     Function,
@@ -38,6 +38,7 @@ from graphsafe.scan.interpreter.interpreter import Interpreter
 from graphsafe.scan.learnt import NO_REASON, Learnt, Reason, whys_together
 from graphsafe.scan.linting.fresh_starts import FROM_FACTORY
 from graphsafe.scan.linting.gather import (
+    called_in,
     constructions,
     gather,
     include,
@@ -179,9 +180,7 @@ class Driver:
 
     def reached(self) -> frozenset[str]:
         """Return the roots, and the functions that hot code calls, in the part that this process has read."""
-        summaries = included(self._read.values())
-        called = {item.callee for summary in summaries for item in summary.items if type(item) is CallEdge}
-        return frozenset(called.union(self._whys))
+        return frozenset(called_in(included(self._read.values()))).union(self._whys)
 
     def learnt(self) -> Learnt:
         summaries = [*included(self._read.values())]

@@ -122,7 +122,7 @@ def parts_of(request: ScanRequest) -> list[Part]:
 
 def _own_projects(top: Path, config: Config) -> Iterator[Path]:
     """Yield the folders below `top` that have their own configuration. Folders inside such a folder are left out."""
-    from graphsafe.scan.sources.find import ALWAYS_SKIPPED, python_files
+    from graphsafe.scan.sources.find import ALWAYS_SKIPPED, files_below
 
     top = top.resolve()
     found = []
@@ -143,7 +143,7 @@ def _own_projects(top: Path, config: Config) -> Iterator[Path]:
                 os.path.join(folder, name) for name, is_folder in inside if is_folder and name not in ALWAYS_SKIPPED
             )
     if found:
-        read = [str(path) for path in python_files(top, config.exclude, config.root)]
+        read = [str(path) for path in files_below(top, config.exclude, config.root)]
         yield from (
             folder for folder in sorted(found) if any(path.startswith(os.path.join(folder, "")) for path in read)
         )

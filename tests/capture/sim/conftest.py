@@ -8,12 +8,12 @@ import torch
 
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.device.sim import SimDevice
-from graphsafe.optable import OpTable, load_op_table
+from graphsafe.optable import OpTable
 
 
 @pytest.fixture(scope="session")
 def table() -> OpTable:
-    return load_op_table(Path(__file__).parents[3] / "rules" / "ops")
+    return OpTable(Path(__file__).parents[3] / "rules" / "ops")
 
 
 @pytest.fixture

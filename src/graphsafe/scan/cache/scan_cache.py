@@ -8,7 +8,6 @@ again.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import json
@@ -16,7 +15,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +24,7 @@ from graphsafe.report.model import Confidence, Report
 from graphsafe.report.shape import ReportError
 from graphsafe.rulebook.book import Rulebook
 from graphsafe.scan.cache.contents import Contents
-from graphsafe.scan.cache.sealed_rows import SealedRows, is_own
+from graphsafe.scan.cache.sealed_files import SealedFiles
 from graphsafe.scan.cache.secret_key import secret_key
 from graphsafe.scan.sources.source import digest
 from graphsafe.scan.symbols.index import ClassFacts, FileIndex, FunctionFacts
@@ -34,10 +32,11 @@ from graphsafe.scan.symbols.project_files import Files
 from graphsafe.version import __version__
 
 MAX_REPORTS = 16
-MAX_INDEXES = 50_000
-"The largest number of stored indexes, at about 2 kB each. The oldest are removed first."
+MAX_INDEXES = 2
+"The largest number of stored indexes, for each file of the project. The oldest are removed first."
 MAX_VERSIONS = 4
-"The largest number of cache files, one per version of graphsafe, Python and libcst. The oldest are removed first."
+"""The largest number of files with indexes, one per version of graphsafe, Python and libcst. The oldest are removed
+first."""
 LEGAL = ""
 "The value stored for a file that is legal Python but has no index."
 
@@ -57,10 +56,10 @@ class ScanCache:
     ) -> None:
         """`wanted` are the files to report on. Without a `folder`, nothing is read from a cache and nothing is
         stored."""
-        self._rows = _rows(folder, complain) if folder is not None else None
+        self._stored = _stored(folder, complain) if folder is not None else None
         self._files = files
         self._paths = (*files.names, *(files.documents.paths if files.documents is not None else ()))
-        self._read = Contents(self._paths if self._rows is not None else ())
+        self._read = Contents(self._paths if self._stored is not None else ())
         digests = self._read.digests
         self._keys = {
             path: _index_key(path, *files.names[path], digests[path]) for path in digests if path in files.names
@@ -68,25 +67,30 @@ class ScanCache:
         """Path -> the key of the file's index. The key includes the module's name, which changes when a package appears
         or disappears."""
         others = [(path, content) for path, content in digests.items() if path not in files.names]
-        self._key = _report_key(wanted, config, confidence, rulebook, (*self._keys.values(), *map(repr, others)))
-        self._known: set[str] = set()
+        tools = _tools()
+        contents = (tools, *self._keys.values(), *map(repr, others))
+        self._of_report = f"report-{_report_key(wanted, config, confidence, rulebook, contents)}.cache"
+        self._of_indexes = f"indexes-{tools}.cache"
+        self._texts: dict[str, str] = {}
+        "Key of a file's index -> the index in JSON, or LEGAL. The newest are last."
 
     def report(self) -> Report | None:
         """Return the stored report if it is still valid, otherwise None. A new scan would make the same report, except
         for the time in it."""
-        text = self._rows.text("reports", self._key) if self._rows is not None else None
+        text = self._stored.text(self._of_report) if self._stored is not None else None
         return _report(text) if text is not None else None
 
     def indexes(self) -> frozenset[str]:
         """Add the known indexes to `files`. Return the files that are known to be legal Python but have no index."""
         legal: set[str] = set()
+        texts = self._stored.text(self._of_indexes) if self._stored is not None else None
+        self._texts = json.loads(texts) if texts is not None else {}
         for path, key in self._keys.items():
-            text = self._rows.text("indexes", key) if self._rows is not None else None
+            text = self._texts.get(key)
             if text == LEGAL:
                 legal.add(path)
-            elif text is not None and (index := index_of(path, text)) is not None:
-                self._known.add(path)
-                self._files.indexes.setdefault(path, index)
+            elif text is not None:
+                self._files.indexes.setdefault(path, _index_of(text))
         return frozenset(legal)
 
     def keep(self, report: Report, checked: Iterable[str]) -> None:
@@ -95,40 +99,30 @@ class ScanCache:
         `checked` are files that are known to be legal Python but have no index.
         """
         files, keys = self._files, self._keys
-        if self._rows is None or not keys or not self._read.hold(self._paths):
+        if self._stored is None or not keys or not self._read.hold(self._paths):
             return
-        made = {path: index for path, index in files.indexes.items() if path in keys and path not in self._known}
-        indexes = (
-            (keys[path], text_of(index))
-            for path, index in made.items()
-            if index is not None and path not in files.rewritten
-        )
-        legal = ((keys[path], LEGAL) for path in checked if path in keys and path not in files.indexes)
-        self._rows.write("indexes", chain(indexes, legal), MAX_INDEXES)
+        new = {
+            keys[path]: _compact(index)
+            for path, index in files.indexes.items()
+            if path in keys and not self._texts.get(keys[path]) and index is not None and path not in files.rewritten
+        }
+        new.update((keys[path], LEGAL) for path in checked if path in keys and path not in files.indexes)
+        if not new.items() <= self._texts.items():
+            newest = list({**self._texts, **new}.items())[-MAX_INDEXES * len(keys) :]
+            self._stored.write(self._of_indexes, _compact(dict(newest)))
+            self._stored.keep_newest("indexes-*.cache", MAX_VERSIONS)
         if not any(limit.kind == "internal-error" for limit in report.limits):
-            # Without line breaks, JSON takes a quarter of the time to write.
-            text = json.dumps(as_json(report), separators=(",", ":"))
-            self._rows.write("reports", [(self._key, text)], MAX_REPORTS)
+            self._stored.write(self._of_report, _compact(as_json(report)))
+            self._stored.keep_newest("report-*.cache", MAX_REPORTS)
 
 
-def _rows(folder: Path, complain: Callable[[str], None]) -> SealedRows | None:
-    """Open the cache file of this version. Return None if the user's secret key can be neither read nor made."""
+def _stored(folder: Path, complain: Callable[[str], None]) -> SealedFiles | None:
+    """Return the stored results. Return None if the user's secret key can be neither read nor made."""
     try:
-        secret = secret_key()
+        return SealedFiles(folder, secret_key(), complain)
     except OSError as error:
         complain(f"no cache is used: {error.filename}: {error.strerror}")
         return None
-    file = folder / f"scan-{_tools()}.db"
-    _forget_old(file)
-    return SealedRows(file, ("reports", "indexes"), secret, complain)
-
-
-def _forget_old(own: Path) -> None:
-    """Remove the cache files of other versions, except the most recent ones."""
-    with contextlib.suppress(OSError):
-        others = [file for file in own.parent.glob("scan-*.db") if file != own and is_own(file)]
-        for old in sorted(others, key=lambda file: -file.stat().st_mtime)[MAX_VERSIONS - 1 :]:
-            old.unlink()
 
 
 def _tools() -> str:
@@ -170,21 +164,17 @@ def _report(text: str) -> Report | None:
 _NAMES = {kind: [field.name for field in fields(kind)] for kind in (FileIndex, FunctionFacts, ClassFacts)}
 
 
-def text_of(index: FileIndex) -> str:
-    return json.dumps(index, default=_members, separators=(",", ":"))
+def _compact(data: object) -> str:
+    """Return JSON without line breaks, which takes a quarter of the time to write."""
+    return json.dumps(data, default=_members, separators=(",", ":"))
 
 
-def index_of(path: str, text: str) -> FileIndex | None:
-    """Return the index in a JSON string, or None if the string is not an index of the file `path`."""
-    try:
-        data = json.loads(text)
-        functions = {name: FunctionFacts(**_with_tuples(facts)) for name, facts in data.pop("functions").items()}
-        classes = {name: ClassFacts(**_with_tuples(facts)) for name, facts in data.pop("classes").items()}
-        assigns = {name: [(first, last) for first, last in spans] for name, spans in data.pop("assigns").items()}
-        index = FileIndex(functions=functions, classes=classes, assigns=assigns, **data)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return None
-    return index if index.path == path else None
+def _index_of(text: str) -> FileIndex:
+    data = json.loads(text)
+    functions = {name: FunctionFacts(**_with_tuples(facts)) for name, facts in data.pop("functions").items()}
+    classes = {name: ClassFacts(**_with_tuples(facts)) for name, facts in data.pop("classes").items()}
+    assigns = {name: [(first, last) for first, last in spans] for name, spans in data.pop("assigns").items()}
+    return FileIndex(functions=functions, classes=classes, assigns=assigns, **data)
 
 
 def _members(facts: FileIndex | FunctionFacts | ClassFacts) -> dict[str, object]:

@@ -7,18 +7,7 @@ from functools import reduce
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.numbers import NO_STATE, both_states, entry
-from graphsafe.scan.domain.values import (
-    Dict,
-    Instance,
-    NoneValue,
-    Number,
-    Sequence,
-    Tensor,
-    Union,
-    Unknown,
-    Value,
-    options,
-)
+from graphsafe.scan.domain.values import Dict, Instance, Number, Sequence, Tensor, Union, Unknown, Value, options
 
 PARAM_GROUPS = "param_groups"
 "The attribute in which an optimizer keeps its hyperparameters, such as the learning rate."
@@ -32,27 +21,21 @@ MAX_NESTED = 3
 
 def held_in(value: Value, key: str, depth: int = 0) -> Value:
     """Mark a value as held by `key`. Its elements and its changes then count as state of that name."""
-    kind = type(value)
-    if kind is Number:
-        assert isinstance(value, Number)
+    if type(value) is Number:
         return Number(value.const, value.overridable_by or "attribute", (key,), value.type)
-    if kind is Sequence:
-        assert isinstance(value, Sequence)
-        items = value.items
-        if depth < MAX_NESTED:
-            items = items and tuple(held_in(item, key, depth + 1) for item in items)
-            return replace(value, items=items, elem=held_in(value.elem, key, depth + 1), held_by=key)
-        return replace(value, held_by=key)
-    if kind is Dict:
-        assert isinstance(value, Dict)
-        if depth < MAX_NESTED:
-            named = tuple((name, held_in(item, entry(key, name), depth + 1)) for name, item in value.items)
-            return replace(value, items=named, elem=held_in(value.elem, key, depth + 1), held_by=key)
-        return replace(value, held_by=key)
-    if kind is Union:
-        assert isinstance(value, Union)
+    if type(value) is Union:
         return join_all(held_in(option, key, depth) for option in value.options)
-    return value
+    if type(value) is not Sequence and type(value) is not Dict:
+        return value
+    if depth >= MAX_NESTED:
+        return replace(value, held_by=key)
+    elem = held_in(value.elem, key, depth + 1)
+    if type(value) is Sequence:
+        items = value.items and tuple(held_in(item, key, depth + 1) for item in value.items)
+        return replace(value, items=items, elem=elem, held_by=key)
+    assert type(value) is Dict
+    named = tuple((name, held_in(item, entry(key, name), depth + 1)) for name, item in value.items)
+    return replace(value, items=named, elem=elem, held_by=key)
 
 
 def weights(ref: str) -> str:
@@ -83,16 +66,11 @@ def kept(value: Value) -> Value:
 
 def state_of(value: Value) -> tuple[str, ...]:
     """Return the attributes and globals from which a number or a container's elements were computed."""
-    kind = type(value)
-    if kind is Number or kind is Unknown:
-        return value.state  # type: ignore[union-attr]
-    if kind is not Union and kind is not Sequence:
-        return ()
+    if type(value) is Number or type(value) is Unknown:
+        return value.state
     if type(value) is Union:
         return reduce(both_states, map(state_of, value.options), NO_STATE)
-    if type(value) is Sequence and value.held_by is None:
-        return state_of(value.elem)
-    return ()
+    return state_of(value.elem) if type(value) is Sequence and value.held_by is None else ()
 
 
 def as_declared(declared: Value, value: Unknown) -> Value:
@@ -105,13 +83,12 @@ def is_free(value: Value) -> bool:
     """Return whether a value is certainly free of state: it is not state of an attribute or a global, and contains no
     such state."""
     for option in options(value):
-        kind = type(option)
-        if kind is Tensor:
-            if option.attr is not None and not option.fresh:  # type: ignore[union-attr]
+        if type(option) is Tensor:
+            if option.attr is not None and not option.fresh:
                 return False
-        elif kind is Sequence or kind is Dict:
-            if option.held_by is not None or state_of(option):  # type: ignore[union-attr]
+        elif type(option) is Sequence or type(option) is Dict:
+            if option.held_by is not None or state_of(option):
                 return False
-        elif kind is not NoneValue and (kind is not Number or state_of(option)):
+        elif type(option) is not Number or state_of(option):
             return False
     return True

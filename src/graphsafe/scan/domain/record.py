@@ -57,6 +57,9 @@ class Place:
 
 @frozen.dataclass(frozen=True, slots=True)
 class Edge:
+    """A call in a hot function."""
+
+    callee: str
     caller: str
     line: int
     guarded: bool
@@ -86,5 +89,5 @@ class Record:
     "Events at replays, in hot and in cold code."
     failures: dict[Failure, None] = field(default_factory=dict)
 
-    def edge(self, callee: str, edge: Edge) -> None:
-        self.edges.setdefault(callee, {})[edge] = None
+    def edge(self, edge: Edge) -> None:
+        self.edges.setdefault(edge.callee, {})[edge] = None

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from graphsafe.scan.domain import frozen
-from graphsafe.scan.domain.events import CompileTest, Event
+from graphsafe.scan.domain.events import Event
 from graphsafe.scan.domain.record import Edge, Failure, Place
 from graphsafe.scan.domain.state_log import Read, Use, Write
 from graphsafe.scan.domain.values import Passed, Tensor, Value
@@ -17,12 +17,6 @@ from graphsafe.scan.domain.values import Passed, Tensor, Value
 Field = tuple[str, str]
 "A class and an attribute."
 Placed = tuple[Place, Event]
-
-
-@frozen.dataclass(frozen=True, slots=True)
-class CallEdge:
-    callee: str
-    edge: Edge
 
 
 @frozen.dataclass(frozen=True, slots=True)
@@ -88,7 +82,7 @@ class Included:
     "Whether every call of the calling function runs this call."
 
 
-Item = CallEdge | NewRoot | RootSite | PassedByName | StepInput | MadeInStep | Included | Failure | Read | Use | Write
+Item = Edge | NewRoot | RootSite | PassedByName | StepInput | MadeInStep | Included | Failure | Read | Use | Write
 
 
 @dataclass(slots=True)
@@ -135,8 +129,6 @@ class Shared:
 
     def __init__(self) -> None:
         self._items: dict[Item, Item] = {}
-        self._reads: dict[tuple[str, str, bool, bool], Read] = {}
-        self._calls: dict[tuple[str, str, int, bool, CompileTest | None], CallEdge] = {}
         self._events: dict[Place, Placed] = {}
 
     def item(self, item: Item) -> Item:
@@ -145,19 +137,6 @@ class Shared:
         except TypeError:
             # The item contains a constant that has no hash.
             return item
-
-    def read(self, key: str, ref: str, captured: bool, own: bool) -> Read:
-        known = self._reads.get((key, ref, captured, own))
-        if known is None:
-            known = self._reads[key, ref, captured, own] = Read(key, ref, captured, own)
-        return known
-
-    def call(self, callee: str, caller: str, line: int, guarded: bool, compile_test: CompileTest | None) -> CallEdge:
-        key = callee, caller, line, guarded, compile_test
-        known = self._calls.get(key)
-        if known is None:
-            known = self._calls[key] = CallEdge(callee, Edge(caller, line, guarded, compile_test))
-        return known
 
     def event(self, place: Place, event: Event) -> Placed:
         """Return a shared event. Events have no hash, so only the last event of each place is shared."""

@@ -1,11 +1,18 @@
-"""The budget of calls. If the scan is about only a few files of a large project, not all calls are followed."""
+"""The budget of calls. If the scan is about only a few files of a large project, not all calls are followed.
+
+If each function calls the next one with several kinds of arguments, the number of combinations grows without bound. So
+the number of kinds of arguments for one function is limited, and so is the number of constructed objects that are kept
+separate. This keeps the work of a scan proportional to the number of functions. Once the total number of kinds far
+exceeds the usual total, no function is read for more than twenty kinds. In real projects, a function has about four
+kinds on average, and some hundreds at most.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable
 from dataclasses import dataclass
 
-from graphsafe.scan.execution.kinds import ArgumentKinds
 from graphsafe.scan.symbols.project import Project
 
 MAX_COLD = 2
@@ -22,6 +29,15 @@ READINGS_FOR_EACH = 3
 "A function may be read at most READINGS times, plus this number of times for each kind of its arguments."
 BYTES_PER_READING = 4000
 "Indexing this many bytes of other files takes as long as reading one function."
+MAX_KINDS = 20
+"The largest number of kinds of arguments for one function, if the total over all functions exceeds the usual total."
+MAX_EVER = 1000
+"The largest number of kinds of arguments for one function, whatever the total is."
+USUAL = 5000
+USUAL_FOR_EACH = 20
+"The usual total is USUAL plus this number for each function that is read."
+
+MANY_KINDS = "called with too many kinds of arguments to follow each call"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +57,9 @@ class CallBudget:
         self._readings = 0
         self._readings_of: Counter[str] = Counter()
         "Function -> the number of times that it has been read."
-        self.kinds = ArgumentKinds()
+        self._kinds: dict[str, set[Hashable]] = {}
+        "Function or constructor -> the kinds of arguments for which it is read."
+        self._kind_count = 0
         self._scope = scope
         self._project = project
 
@@ -61,7 +79,23 @@ class CallBudget:
         Functions that all call one another would otherwise be read once for each pair of them. In real projects, nearly
         every function is read once for each kind of its arguments.
         """
-        return self._readings_of[ref] < READINGS + READINGS_FOR_EACH * self.kinds.of(ref)
+        return self._readings_of[ref] < READINGS + READINGS_FOR_EACH * len(self._kinds.get(ref, ()))
+
+    def has_room_for(self, ref: str, kind: Hashable) -> bool:
+        """Return whether a function or constructor may be read for this kind of arguments. If so, record the kind."""
+        known = self._kinds.setdefault(ref, set())
+        try:
+            if kind in known:
+                return True
+        except TypeError:  # some constant in the arguments has no hash
+            return len(known) < MAX_KINDS
+        if len(known) >= MAX_EVER or (
+            len(known) >= MAX_KINDS and self._kind_count > USUAL + USUAL_FOR_EACH * len(self._kinds)
+        ):
+            return False
+        known.add(kind)
+        self._kind_count += 1
+        return True
 
     def is_spent(self) -> bool:
         """Return whether the budget is used up. If so, no further call is followed."""

@@ -11,8 +11,7 @@ from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.models import platforms, protocols
 from graphsafe.scan.symbols.blocks import Definition
 from graphsafe.scan.symbols.imports import import_targets
-from graphsafe.scan.symbols.index import decorator_name
-from graphsafe.scan.symbols.kernels import is_kernel
+from graphsafe.scan.symbols.index import decorator_name, is_kernel
 
 
 def delete(frame: Frame, node: ast.Delete) -> None:

@@ -21,8 +21,8 @@ from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import as_declared, state_of
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.queries import Queries
-from graphsafe.scan.domain.record import Failure, Place
-from graphsafe.scan.domain.state_log import Use, UseKind
+from graphsafe.scan.domain.record import Edge, Failure, Place
+from graphsafe.scan.domain.state_log import Read, Use, UseKind
 from graphsafe.scan.domain.summary import Effects, Included, Item, NewRoot, Shared, Summary, summary_of
 from graphsafe.scan.domain.values import (
     NONE,
@@ -38,9 +38,8 @@ from graphsafe.scan.domain.values import (
     of_elements,
 )
 from graphsafe.scan.domain.widening import widened
-from graphsafe.scan.execution.budget import MAX_COLD, CallBudget, Scope
+from graphsafe.scan.execution.budget import MANY_KINDS, MAX_COLD, CallBudget, Scope
 from graphsafe.scan.execution.frame import Frame, Result
-from graphsafe.scan.execution.kinds import MANY_KINDS
 from graphsafe.scan.interpreter import attributes, expressions, members, rounds, statements
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.calls import calls, decorators, parameters
@@ -138,13 +137,14 @@ class Interpreter:
 
     def note_read(self, frame: Frame, key: str, own: bool = False) -> None:
         """Record that hot code reads an attribute or a global. `own`: whether the same call has set it before."""
-        self._note_shared(self._shared.read(key, frame.ref, frame.captured, own))
+        self._note_once(Read(key, frame.ref, frame.captured, own))
 
     def note_call(self, frame: Frame, node: ast.AST, ref: str, line: int = 1) -> None:
         line = getattr(node, "lineno", line)
-        self._note_shared(self._shared.call(ref, frame.ref, line, frame.guard is not None, frame.compile_test))
+        self._note_once(Edge(ref, frame.ref, line, frame.guard is not None, frame.compile_test))
 
-    def _note_shared(self, item: Item) -> None:
+    def _note_once(self, item: Item) -> None:
+        item = self._shared.item(item)
         if id(item) not in self.effects.noted:
             self.effects.noted.add(id(item))
             self.effects.items.append(item)
@@ -241,7 +241,7 @@ class Interpreter:
         ref = call.ref
         key = call.question(out_of_scope)
         number = self.queries.known(key)
-        if number is None and not self.budget.kinds.has_room(ref, key[-4:]):
+        if number is None and not self.budget.has_room_for(ref, key[-4:]):
             self.note(Failure("not-followed", ref, MANY_KINDS))
             return None
         if self.queries.depth > MAX_DEPTH:

@@ -11,8 +11,7 @@ from graphsafe.scan.domain.values import UNKNOWN, ClassValue, Dict, Function, Pr
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter import statements
 from graphsafe.scan.models import library
-from graphsafe.scan.symbols.index import FileIndex
-from graphsafe.scan.symbols.kernels import is_kernel
+from graphsafe.scan.symbols.index import FileIndex, is_kernel
 from graphsafe.scan.symbols.project import Binding
 from graphsafe.scan.symbols.registries import entries_of
 

@@ -12,19 +12,13 @@ class CallGraph:
     """The roots of a record, and the calls that lead from them to other hot functions."""
 
     def __init__(self, record: Record) -> None:
-        self._calls: dict[str, list[tuple[int, str, Edge]]] = {}
-        "Calling function -> for each call, the line, the called function and the edge."
+        self._calls: dict[str, list[Edge]] = {}
+        "Calling function -> its calls."
         self._callees: dict[str, dict[str, None]] = {}
         self._edges = record.edges
-        for callee, edges in record.edges.items():
-            for edge in edges:
-                caller = edge.caller
-                if caller in self._calls:
-                    self._calls[caller].append((edge.line, callee, edge))
-                    self._callees[caller][callee] = None
-                else:
-                    self._calls[caller] = [(edge.line, callee, edge)]
-                    self._callees[caller] = {callee: None}
+        for edge in (edge for edges in record.edges.values() for edge in edges):
+            self._calls.setdefault(edge.caller, []).append(edge)
+            self._callees.setdefault(edge.caller, {})[edge.callee] = None
 
         doubtful = {ref for ref, why in record.roots.items() if why in DOUBTFUL}
         # A doubtful root that a certain root reaches does not count as a root.
@@ -34,16 +28,12 @@ class CallGraph:
 
     def unguarded(self, caller: str) -> Iterator[str]:
         """Yield the functions that `caller` calls on lines that captures reach."""
-        return (callee for _, callee, edge in self._calls.get(caller, ()) if not edge.guarded)
+        return (edge.callee for edge in self._calls.get(caller, ()) if not edge.guarded)
 
-    def called_in(self, caller: str, blocks: Sequence[tuple[int, int]]) -> Iterator[str]:
-        """Yield the functions that `caller` calls inside these blocks, which are given by first and last lines."""
-        return (callee for callee, _ in self._calls_in(caller, blocks))
-
-    def _calls_in(self, caller: str, blocks: Sequence[tuple[int, int]]) -> Iterator[tuple[str, Edge]]:
-        for line, callee, edge in self._calls.get(caller, ()):
-            if any(first <= line <= last for first, last in blocks):
-                yield callee, edge
+    def calls_in(self, caller: str, blocks: Sequence[tuple[int, int]]) -> Iterator[Edge]:
+        """Yield the calls of `caller` inside these blocks, which are given by first and last lines."""
+        calls = self._calls.get(caller, ())
+        return (edge for edge in calls if any(first <= edge.line <= last for first, last in blocks))
 
     def reached(self, begun: Iterable[str], without: Set[str]) -> frozenset[str]:
         """Return the functions `begun`, and all functions that they reach by calls. Functions in `without` are left out
@@ -74,11 +64,11 @@ class CallGraph:
             if compiled in found.setdefault(ref, set()):
                 continue
             found[ref].add(compiled)
-            for _, callee, edge in self._calls.get(ref, ()):
+            for edge in self._calls.get(ref, ()):
                 if edge.compile_test is None or edge.compile_test.compiling is compiled:
-                    waiting.append((callee, compiled or is_compiled(callee)))
+                    waiting.append((edge.callee, compiled or is_compiled(edge.callee)))
                 else:
-                    found.setdefault(callee, set())
+                    found.setdefault(edge.callee, set())
         # If no capture reaches any caller of a function, no capture reaches the function itself.
         unreached = [ref for ref, captures in found.items() if not captures]
         while unreached:
@@ -107,8 +97,8 @@ class CallGraph:
         users capture, or in a function of the project that captures, at a call in one of its `blocks`."""
         best: dict[str, tuple[Edge, ...]] = dict.fromkeys(sorted(begun), ())
         for caller in sorted(blocks):
-            for callee, edge in self._calls_in(caller, blocks[caller]):
-                best.setdefault(callee, (edge,))
+            for edge in self.calls_in(caller, blocks[caller]):
+                best.setdefault(edge.callee, (edge,))
         self._extend(best, guarded=True, within=captured)
         return best
 
@@ -119,8 +109,9 @@ class CallGraph:
         while level:
             following: list[str] = []
             for caller in level:
-                new = [call for call in self._calls.get(caller, ()) if call[1] not in best]
-                for _, callee, edge in sorted(new, key=lambda call: call[:2]):
+                new = [edge for edge in self._calls.get(caller, ()) if edge.callee not in best]
+                for edge in sorted(new, key=lambda edge: (edge.line, edge.callee)):
+                    callee = edge.callee
                     if callee not in best and edge.guarded <= guarded and (within is None or callee in within):
                         best[callee] = (*best[caller], edge)
                         following.append(callee)

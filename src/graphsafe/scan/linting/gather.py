@@ -13,11 +13,10 @@ from typing import TypeVar
 from graphsafe.scan.domain.events import Event, plainness
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join_all
-from graphsafe.scan.domain.record import SITE, Failure, Place, Record
+from graphsafe.scan.domain.record import SITE, Edge, Failure, Place, Record
 from graphsafe.scan.domain.state_log import SELDOM, Read, StateLog, Use, Write
 from graphsafe.scan.domain.state_log import Place as WritePlace
 from graphsafe.scan.domain.summary import (
-    CallEdge,
     Field,
     Included,
     Item,
@@ -51,6 +50,11 @@ def included(summaries: Iterable[Summary]) -> Iterator[Summary]:
         seen.add(id(summary))
         yield summary
         waiting += [item.summary for item in summary.items if type(item) is Included]
+
+
+def called_in(summaries: Iterable[Summary]) -> Iterator[str]:
+    """Yield the functions that hot code calls."""
+    return (item.callee for summary in summaries for item in summary.items if type(item) is Edge)
 
 
 def new_roots(step: Summary, seen: set[tuple[int, bool]]) -> Iterator[NewRoot]:
@@ -111,9 +115,8 @@ def gather(named: Sequence[tuple[str, Summary]]) -> Record:
         for place, event in summary.events:
             _add_event(record, place, replace(event, guard=GUARDED) if guarded and event.guard is None else event)
         for item in summary.items:
-            if type(item) is CallEdge:
-                edge = replace(item.edge, guarded=True) if guarded else item.edge
-                record.edge(item.callee, edge)
+            if type(item) is Edge:
+                record.edge(replace(item, guarded=True) if guarded else item)
             elif type(item) is Write and (id(item), guarded) not in seen:
                 seen.add((id(item), guarded))
                 if guarded and item.guard is None:

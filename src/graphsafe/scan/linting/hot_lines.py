@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from graphsafe.scan.domain.record import Record
 from graphsafe.scan.linting.call_graph import CallGraph
+from graphsafe.scan.symbols.blocks import blocks_of
 from graphsafe.scan.symbols.project import Project
 
 Lines = tuple[int, int]
@@ -28,24 +29,12 @@ def hot_statements(project: Project, record: Record, wanted: Collection[str]) ->
 def _statements(body: Iterable[ast.stmt]) -> Iterator[Lines]:
     """Yield the statements that a call of the function executes, except the statements of inner functions."""
     for statement in body:
-        inner = _held_by(statement)
+        inner = [one for block in blocks_of(statement) for one in block]
         if _has_code(statement):
             last = min((one.lineno - 1 for one in inner), default=statement.end_lineno or statement.lineno)
             yield statement.lineno, max(last, statement.lineno)
         if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield from _statements(inner)
-
-
-def _held_by(statement: ast.stmt) -> list[ast.stmt]:
-    found: list[ast.stmt] = []
-    left: list[ast.AST] = [statement]
-    while left:
-        for child in ast.iter_child_nodes(left.pop()):
-            if isinstance(child, ast.stmt):
-                found.append(child)
-            elif not isinstance(child, ast.expr):
-                left.append(child)
-    return sorted(found, key=lambda one: one.lineno)
 
 
 def _has_code(statement: ast.stmt) -> bool:

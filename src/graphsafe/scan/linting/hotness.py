@@ -128,13 +128,7 @@ def hotness_of(
         is_marked = facts is not None and facts.mark == "cold"
         found.append(
             Hotness(
-                definition,
-                reported,
-                pattern=pattern,
-                cold=cold,
-                is_factory=is_factory,
-                is_marked=is_marked,
-                uses=uses,
+                definition, reported, pattern=pattern, cold=cold, is_factory=is_factory, is_marked=is_marked, uses=uses
             )
         )
     return found

@@ -21,7 +21,6 @@ from graphsafe.scan.domain.events import Event, plainness
 from graphsafe.scan.domain.record import COMPILED, TARGET, Edge, Place, Record
 from graphsafe.scan.linting import declared_support
 from graphsafe.scan.linting.call_graph import CallGraph
-from graphsafe.scan.linting.chains import Chains
 from graphsafe.scan.linting.regions import Regions
 from graphsafe.scan.linting.selection import Selection
 from graphsafe.scan.linting.unnamed import UnnamedCode
@@ -106,7 +105,6 @@ class Linter:
             self._match(place, event, wanted, found, hazards)
         for place, event in declared_support.events(self._project, calls, hazards, told):
             self._match(place, event, wanted, found, hazards)
-        chains = Chains(calls, regions)
         counts = calls.root_counts()
         # Findings are made one file at a time, because only the most recently used sources stay in memory.
         findings = []
@@ -117,7 +115,7 @@ class Linter:
             for code in rule.instead_of
         }
         for key in sorted(found.keys() - general):
-            finding = self._finding(found[key], regions, chains, counts)
+            finding = self._finding(found[key], regions, counts)
             if self._config.region in (None, finding.region) or finding.region is None:
                 findings.append(finding)
             else:
@@ -173,8 +171,7 @@ class Linter:
 
     def _events(self, paths: Container[str], regions: Regions) -> Iterable[tuple[Place, Event]]:
         record, candidates = self._record, self._candidates
-        written = ((change.place, change.event) for change in across_steps.events(record.state))
-        for place, event in chain(record.events.items(), written):
+        for place, event in chain(record.events.items(), across_steps.events(record.state)):
             if event.how == "outgrown" and regions.recaptures(place.ref, event.span[0]):
                 continue
             chosen = event.how == "literal-device" and event.level == "warning" and candidates.chooses_device
@@ -185,7 +182,7 @@ class Linter:
             if chosen or (_needs_replay(event) and regions.of(place.ref, event.span[0]) == "step"):
                 event = replace(event, confidence="possible")
             yield place, event
-        yield from ((change.place, change.event) for change in seen_by_graphs.events(record.state, regions))
+        yield from seen_by_graphs.events(record.state, regions)
         yield from ((place, event) for place, event in record.replays.items() if place.path in paths)
 
     def _is_above_note(self, event: Event) -> bool:
@@ -215,11 +212,7 @@ class Linter:
         return self._selection.is_enabled(code, self._from_root(self.display(path)))
 
     def _finding(
-        self,
-        group: Sequence[tuple[Rule, Match, Place, Event]],
-        regions: Regions,
-        chains: Chains,
-        counts: Mapping[str, int],
+        self, group: Sequence[tuple[Rule, Match, Place, Event]], regions: Regions, counts: Mapping[str, int]
     ) -> Finding:
         """Make one finding from a rule's events on one line. It describes one of these events: unguarded events come
         first, then certain ones, then the leftmost one."""
@@ -237,7 +230,7 @@ class Linter:
         around = rule.around_graphs if region == "step" else None
         if around is not None and level == "error":
             level = "warning"
-        chain = chains.to(ref, event.span[0])
+        chain = regions.chain_to(ref, event.span[0])
         root = chain[0].caller if chain else ref
         if root in self._record.roots:
             data["root"] = self._record.roots[root] + self._doubts.get(ref, "")

@@ -7,23 +7,15 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from functools import cached_property
 
 from graphsafe.report.model import Region
 from graphsafe.scan.domain.record import AROUND_GRAPHS, HANDED, LOOP, WRAPPED, Edge, Record
 from graphsafe.scan.hazards.graph_syntax import LOOPS, captures_in, is_plain_replay, is_replay, own_nodes
 from graphsafe.scan.linting.call_graph import CallGraph
-from graphsafe.scan.linting.outside_reads import is_read_outside
-from graphsafe.scan.roots.assumed_roots import (
-    BY_FORM,
-    CALLABLE,
-    HOST_STEP,
-    PUBLIC,
-    RESULTS,
-    STEP,
-    UNCALLED,
-    WAY,
-)
+from graphsafe.scan.roots.assumed_roots import BY_FORM, CALLABLE, HOST_STEP, PUBLIC, RESULTS, STEP, UNCALLED, WAY
 from graphsafe.scan.roots.hot_roots import BY_LIBRARY, FORWARD, HOT_PATH_AROUND, METRIC
+from graphsafe.scan.state.provenance import CONSTRUCTORS
 from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project, ref_of
 
@@ -90,7 +82,7 @@ class Regions:
             facts = project.function_facts(ref)
             if facts is not None and facts.captures:
                 self._blocks[ref] = list(self._captured_lines(ref))
-        by_block = {ref: [*calls.called_in(ref, lines)] for ref, lines in self._blocks.items()}
+        by_block = {ref: [edge.callee for edge in calls.calls_in(ref, lines)] for ref, lines in self._blocks.items()}
         called = [callee for callees in by_block.values() for callee in callees]
         # If the code does not show which module a block calls, the block may call any module that the file defines or
         # imports.
@@ -123,15 +115,26 @@ class Regions:
         self._begun = frozenset(begun)
         self._hot = hot
 
-    def begins_graph(self, ref: str, line: int) -> bool:
-        """Return whether a function is a root that users capture, or the line is in a block that captures."""
-        return ref in self._begun or self._in_block(ref, line)
-
     def _in_block(self, ref: str, line: int) -> bool:
         return any(first <= line <= last for first, last in self._blocks.get(ref, ()))
 
-    def captured_chains(self) -> Mapping[str, Sequence[Edge]]:
-        """Return a chain of calls from a capture, or from a root that users capture, to each function in a graph."""
+    def chain_to(self, ref: str, line: int) -> Sequence[Edge]:
+        """Return the shortest chain of calls from a root to a line of a function. For a line in a graph, the root is in
+        the same graph. The chain is empty if the function itself is the root."""
+        chain = self._from_roots.get(ref, ())
+        caller, at = (chain[0].caller, chain[0].line) if chain else (ref, line)
+        if self.of(ref, line) != "captured" or caller in self._begun or self._in_block(caller, at):
+            return chain
+        # The nearest root is host code around the graphs. It does not show why a graph contains the line.
+        return self._from_captures.get(ref, chain)
+
+    @cached_property
+    def _from_roots(self) -> Mapping[str, Sequence[Edge]]:
+        return self._calls.chains()
+
+    @cached_property
+    def _from_captures(self) -> Mapping[str, Sequence[Edge]]:
+        """A chain of calls from a capture, or from a root that users capture, to each function in a graph."""
         return self._calls.captured_chains(self._begun, self._blocks, self._captured)
 
     def of(self, ref: str, line: int) -> Region | None:
@@ -233,8 +236,27 @@ class Regions:
         return any(f"{cls}.{method}" in self._blocks for method in methods)
 
     def is_read_around(self, key: str) -> bool:
-        """Return whether code around the graphs reads an attribute of an object, and no such code assigns it."""
-        return is_read_outside(self._project, key, self.is_held)
+        """Return whether code around the graphs reads an attribute of an object, and no such code assigns it.
+
+        A read on an object of unknown class is included if only one class of the project assigns an attribute with that
+        name.
+        """
+        project = self._project
+        owner, _, name = key.rpartition(".")
+        found = False
+        for path in project.files.names:
+            file = project.files.index(path) if name.encode() in (project.files.data(path) or b"") else None
+            if file is None:
+                continue
+            if any(name in cls.writers and f"{path}::{cls.name}" != owner for cls in file.classes.values()):
+                return False
+            for ref in (f"{path}::{function}" for function in file.functions if not function.endswith(CONSTRUCTORS)):
+                for _, inner in self._nodes(ref):
+                    if isinstance(inner, ast.Attribute) and inner.attr == name and not self.is_held(ref, inner.lineno):
+                        if isinstance(inner.ctx, ast.Store):
+                            return False
+                        found = True
+        return found
 
     def _named_in(self, ref: str) -> Iterator[str]:
         """Yield the classes that the file of a function defines or imports."""

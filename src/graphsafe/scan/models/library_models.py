@@ -97,12 +97,10 @@ def _returned(name: str, returns: Returns, arguments: Arguments) -> Value:
     step = any(map(depends_on_step, arguments.values()))
     first = arguments.first
     tensor, _ = as_tensor(first)
-    if returns in ("first", "unchanged") and tensor is None:
-        return NUMBER if type(first) is Number else first
-    if returns == "first" and tensor is not None:
-        return replace(tensor, ndim=None, name=None)
-    if returns == "unchanged" and tensor is not None:
-        return tensor
+    if returns in ("first", "unchanged"):
+        if tensor is None:
+            return NUMBER if type(first) is Number else first
+        return tensor if returns == "unchanged" else replace(tensor, ndim=None, name=None)
     if returns == "shape-of-first":
         return Tensor(dtype="float", step=step, fresh=True, ndim=tensor.ndim if tensor is not None else None)
     made = runtime_object(returns)

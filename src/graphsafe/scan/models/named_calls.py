@@ -26,8 +26,7 @@ def note_arguments(frame: Frame, method: str, arguments: Arguments) -> None:
     for keyword, value in arguments.keywords.items():
         tensor, certain = as_tensor(value)
         if tensor is not None and certain and tensor.where != "any":
-            passed = Tensor(tensor.where, tensor.dtype, pinned=tensor.pinned, step=True, name=keyword)
-            frame.engine.note(PassedByName(method, passed))
+            _note(frame, method, keyword, tensor)
 
 
 def note_known(frame: Frame, method: str, arguments: Arguments) -> None:
@@ -40,7 +39,10 @@ def note_known(frame: Frame, method: str, arguments: Arguments) -> None:
     for name, value in (*zip(names, arguments.positional, strict=False), *arguments.keywords.items()):
         tensor, certain = as_tensor(value)
         on_host = tensor is not None and certain and tensor.certain and tensor.where == "host"
-        known = tensor if tensor is not None and on_host else Tensor()
-        passed = Tensor(known.where, known.dtype, pinned=known.pinned, step=True, name=name)
         if type(value) is not NoneValue:
-            frame.engine.note(PassedByName(method, passed))
+            _note(frame, method, name, tensor if tensor is not None and on_host else Tensor())
+
+
+def _note(frame: Frame, method: str, parameter: str, tensor: Tensor) -> None:
+    passed = Tensor(tensor.where, tensor.dtype, pinned=tensor.pinned, step=True, name=parameter)
+    frame.engine.note(PassedByName(method, passed))

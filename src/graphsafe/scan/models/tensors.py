@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.arguments import Arguments, unknown_result
@@ -44,6 +44,8 @@ from graphsafe.scan.models.op_arguments import device_named, dtype_named, fits_t
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.state.own_changes import own_change
 from graphsafe.scan.state.provenance import is_plain_parameter
+
+Handler = Callable[[Frame, ast.Call, Tensor, Arguments], Value]
 
 _SIZES = frozenset(("size", "dim", "numel", "nelement"))
 
@@ -173,20 +175,15 @@ def _suggested(
     return None
 
 
-def _item(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
-    frame.emit_if_on_device("HostRead", "method", node, tensor)
-    return NUMBER
+def _reading(how: str, result: Value) -> Handler:
+    """Return a handler for a method that copies a tensor's value to the host. Python calls `tensor.__float__()` for
+    `float(tensor)`, which is a cast."""
 
+    def handler(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
+        frame.emit_if_on_device("HostRead", how, node, tensor)
+        return result
 
-def _tolist(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
-    frame.emit_if_on_device("HostRead", "method", node, tensor)
-    return of_elements("list", NUMBER)
-
-
-def _cast(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
-    """Read a method such as `tensor.__float__()`, which Python calls for `float(tensor)`."""
-    frame.emit_if_on_device("HostRead", "cast", node, tensor)
-    return NUMBER
+    return handler
 
 
 def _cpu(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
@@ -247,7 +244,8 @@ def _cuda(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) ->
 
 
 def _moved(frame: Frame, node: ast.Call, tensor: Tensor, target: DeviceValue, non_blocking: Value | None) -> Tensor:
-    if tensor.where == "any" and tensor.literal and target.where == "device" and _is_on_made(node):
+    receiver = getattr(node.func, "value", None)
+    if tensor.where == "any" and tensor.literal and target.where == "device" and isinstance(receiver, ast.Call):
         # `torch.tensor([n]).cuda()` copies the number, whatever the default device is.
         tensor = replace(tensor, where="host")
     if tensor.where == "host" and target.where != "host":
@@ -255,7 +253,6 @@ def _moved(frame: Frame, node: ast.Call, tensor: Tensor, target: DeviceValue, no
             pass  # torch copies nothing and does not wait
         elif not (tensor.pinned and may_be_true(non_blocking)):
             # If a caller has built the tensor, this line only copies it.
-            receiver = getattr(node.func, "value", None)
             is_given = isinstance(receiver, ast.Name) and is_plain_parameter(frame, receiver.id)
             how = "literal" if tensor.literal and not is_given else "blocking"
             doubtful = target.maybe_host or (tensor.maybe_pinned and may_be_true(non_blocking))
@@ -272,11 +269,6 @@ def _moved(frame: Frame, node: ast.Call, tensor: Tensor, target: DeviceValue, no
     if tensor.where == "any" and target.where == "device":
         return replace(tensor, where="device")
     return tensor
-
-
-def _is_on_made(node: ast.Call) -> bool:
-    """Return whether the receiver of a method call is the result of another call in the same expression."""
-    return isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Call)
 
 
 _SAME_SIZE = frozenset("long int short float double half bfloat16 bool to type detach contiguous".split())
@@ -371,11 +363,11 @@ def _size(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) ->
 
 
 _METHODS = {
-    "item": _item,
-    "tolist": _tolist,
+    "item": _reading("method", NUMBER),
+    "tolist": _reading("method", of_elements("list", NUMBER)),
     "cpu": _cpu,
     "numpy": _numpy,
-    **{f"__{name}__": _cast for name in ("bool", "int", "float", "complex", "index")},
+    **{f"__{name}__": _reading("cast", NUMBER) for name in ("bool", "int", "float", "complex", "index")},
     "__array__": lambda frame, node, tensor, _: numpy_reads.read(frame, node, [tensor]),
     "to": _to,
     "type_as": _to,

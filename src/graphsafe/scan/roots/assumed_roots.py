@@ -19,8 +19,7 @@ from graphsafe.scan.roots.public_functions import is_public, works_on_tensors
 from graphsafe.scan.roots.registered_functions import entries_of, may_register, operators_of
 from graphsafe.scan.roots.tensor_arguments import takes_tensors
 from graphsafe.scan.sources.node_memo import inside
-from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
-from graphsafe.scan.symbols.kernels import is_kernel
+from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted, is_kernel
 from graphsafe.scan.symbols.project import ref_of
 
 AUTOGRAD = "of a torch.autograd.Function"

@@ -36,30 +36,21 @@ class Ignore:
         return self.patterns.match(path.relative_to(self.folder).as_posix(), is_folder)
 
 
-def python_files(
-    top: Path, exclude: Sequence[str] = (), root: Path | None = None, complain: Complaint = lambda kind, what, why: None
+def files_below(
+    top: Path,
+    exclude: Sequence[str] = (),
+    root: Path | None = None,
+    complain: Complaint = lambda kind, what, why: None,
+    suffixes: tuple[str, ...] = (".py",),
 ) -> Iterator[Path]:
-    """Yield the `.py` files under `top`, sorted within each folder. `exclude` patterns are relative to `root` (default
-    `top`).
+    """Yield the files with these suffixes under `top`, sorted within each folder. `exclude` patterns are relative to
+    `root` (default `top`).
 
     A link is followed if it leads to a path below `top` or `root`. `complain` is called for everything that is left out
     although a user may expect it: a link that leads elsewhere, or an unreadable folder or ignore file.
     """
-    return _files(top, exclude, root or top, (".py",), complain)
-
-
-def documents(top: Path, exclude: Sequence[str] = ()) -> Iterator[Path]:
-    """Yield the configurations, scripts and documents under `top`, as `python_files` does, but without complaints."""
-    return _files(top, exclude, top, DOCUMENTS, lambda kind, what, why: None)
-
-
-def _files(
-    top: Path, exclude: Sequence[str], root: Path, suffixes: tuple[str, ...], complain: Complaint
-) -> Iterator[Path]:
-    ignores = _outer_ignores(top, complain)
-    if exclude:
-        ignores = [*ignores, *_excludes(exclude, root.resolve(), top.resolve())]
-    inside = tuple(dict.fromkeys((top.resolve(), root.resolve())))
+    inside = top.resolve(), (root or top).resolve()
+    ignores = [*_outer_ignores(top, complain), *_excludes(exclude, inside[1], inside[0])]
     return _Walk(inside, suffixes, complain).files(top, ignores)
 
 

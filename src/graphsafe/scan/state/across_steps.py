@@ -7,7 +7,6 @@ The events depend only on the state log. Each event is at the line that writes t
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import NamedTuple
 
 from graphsafe.report.model import Confidence, Level
 from graphsafe.scan.domain.events import Event, plainness
@@ -35,19 +34,13 @@ from graphsafe.scan.domain.values import Sequence as SequenceValue
 from graphsafe.scan.state import host_clock
 
 
-class Change(NamedTuple):
-    """A write that a replay does not repeat, or whose new value a replay does not use."""
-
-    write: Write
-    event: Event
-
-    @property
-    def place(self) -> Place:
-        return Place(self.write.path, self.write.function, self.event.span, self.event.kind, self.event.how)
+def placed(write: Write, event: Event) -> tuple[Place, Event]:
+    """Return an event about a write, with its place."""
+    return Place(write.path, write.function, event.span, event.kind, event.how), event
 
 
-def events(log: StateLog) -> Iterator[Change]:
-    """Yield at most one event per place.
+def events(log: StateLog) -> Iterator[tuple[Place, Event]]:
+    """Yield the events, at most one per place.
 
     If a place has several causes, the most precise one is used. If several calls lead to the place, the most certain
     event is yielded.
@@ -72,8 +65,7 @@ def events(log: StateLog) -> Iterator[Change]:
             if event is not None:
                 found.append((write, event))
         if found:
-            write, event = min(found, key=_rank)
-            yield Change(write, event)
+            yield placed(*min(found, key=_rank))
 
 
 class StateFlow:

@@ -6,16 +6,7 @@ import ast
 import re
 
 from graphsafe.scan.domain.frozen import replace
-from graphsafe.scan.domain.values import (
-    UNKNOWN,
-    Dict,
-    Sequence,
-    Tensor,
-    Unknown,
-    Value,
-    as_tensor,
-    of_elements,
-)
+from graphsafe.scan.domain.values import UNKNOWN, Dict, Sequence, Tensor, Unknown, Value, as_tensor, of_elements
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.state.own_changes import own_change
 from graphsafe.scan.state.provenance import is_lazy

@@ -13,7 +13,7 @@ from graphsafe.scan.sources.node_memo import inside, memoize_on_node, source_tex
 from graphsafe.scan.state import first_step
 from graphsafe.scan.state.provenance import CAPACITY, CONSTRUCTORS, bound_to, identified_by, is_module
 from graphsafe.scan.state.replaced_values import converts
-from graphsafe.scan.symbols.blocks import parameters, statements_within
+from graphsafe.scan.symbols.blocks import Definition, parameters, statements_within
 from graphsafe.scan.symbols.index import dotted
 
 _MAXIMUM = re.compile(r"(?<![^\W_])(max|maximum|longest)(?![^\W_]|\()", re.I)
@@ -267,7 +267,7 @@ def is_own_entry(frame: Frame, node: ast.expr) -> bool:
 
 
 @memoize_on_node
-def _entries(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Sequence[tuple[str, int, ast.expr]]:
+def _entries(function: Definition) -> Sequence[tuple[str, int, ast.expr]]:
     """Return the entries that a function puts into tables and sets, as table, line and key."""
     found = []
     for inner in statements_within(function):
@@ -290,8 +290,8 @@ def _writers(frame: Frame, attribute: str) -> set[str]:
     that load or unload the object are left out."""
     if frame.owner is None:
         return set()
-    known = (frame.project.class_facts(base) for base in frame.project.mro(frame.owner) if "::" in base)
-    found = {method for facts in known if facts is not None for method in facts.writers.get(attribute, ())}
+    classes = frame.project.own_classes(frame.owner)
+    found = {method for _, facts in classes for method in facts.writers.get(attribute, ())}
     return {method for method in found if _BETWEEN_LIVES.search(method) is None}
 
 

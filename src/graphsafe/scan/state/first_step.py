@@ -119,8 +119,13 @@ def attribute_asked(node: ast.expr) -> str | None:
 def turned_off(test: ast.If) -> str | None:
     """Return `self.fresh` for `if self.fresh: …; self.fresh = False`, and None for any other `if`."""
     flag = dotted(test.test) if isinstance(test.test, ast.Attribute) else None
-    off = (statement.targets for statement in test.body if isinstance(statement, ast.Assign) and _is_false(statement))
-    return flag if flag is not None and any(flag in map(dotted, targets) for targets in off) else None
+    off = (
+        target
+        for one in test.body
+        if isinstance(one, ast.Assign) and isinstance(one.value, ast.Constant) and not one.value.value
+        for target in one.targets
+    )
+    return flag if flag is not None and flag in map(dotted, off) else None
 
 
 def turned_on(function: ast.AST | None, test: ast.If) -> Iterator[str]:
@@ -136,10 +141,6 @@ def turned_on(function: ast.AST | None, test: ast.If) -> Iterator[str]:
             by_any = isinstance(before.test, ast.BoolOp) and isinstance(before.test.op, ast.Or)
             asked = before.test.values if by_any else [before.test]  # type: ignore[attr-defined]
             yield from (flag for flag in map(dotted, asked) if flag is not None and flag in on)
-
-
-def _is_false(assignment: ast.Assign) -> bool:
-    return isinstance(assignment.value, ast.Constant) and not assignment.value.value
 
 
 @memoize_on_node

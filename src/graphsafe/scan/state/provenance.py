@@ -11,7 +11,7 @@ from graphsafe.scan.domain.values import Instance, RuntimeObject, Value, as_tens
 from graphsafe.scan.execution.frame import Frame, LazyTest
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.state import first_step
-from graphsafe.scan.symbols.blocks import parameters, statements_within
+from graphsafe.scan.symbols.blocks import Definition, parameters, statements_within
 from graphsafe.scan.symbols.index import dotted
 
 CAPACITY = "capacity of "
@@ -41,9 +41,7 @@ def all_bound(frame: Frame, name: str) -> Sequence[ast.expr | None]:
 
 
 @memoize_on_node
-def _bindings(
-    function: ast.FunctionDef | ast.AsyncFunctionDef,
-) -> Mapping[str, Sequence[tuple[int, ast.expr | None]]]:
+def _bindings(function: Definition) -> Mapping[str, Sequence[tuple[int, ast.expr | None]]]:
     """Return the lines that bind each local name, in their order, with the bound expressions. The expression is None if
     a line only unpacks a value: `h, c = cell(x)`."""
     found: dict[str, list[tuple[int, ast.expr | None]]] = {
@@ -62,9 +60,7 @@ def _bindings(
 
 
 @memoize_on_node
-def _assignments(
-    function: ast.FunctionDef | ast.AsyncFunctionDef,
-) -> Mapping[str, Sequence[ast.Assign | ast.AnnAssign]]:
+def _assignments(function: Definition) -> Mapping[str, Sequence[ast.Assign | ast.AnnAssign]]:
     """Return the assignments to each local name."""
     found: dict[str, list[ast.Assign | ast.AnnAssign]] = {}
     for inner in statements_within(function):
@@ -260,7 +256,6 @@ def _holds_other_key(frame: Frame, test: LazyTest, text: str) -> bool:
 
 def sources(frame: Frame, node: ast.expr | None) -> frozenset[str]:
     """Return the attributes whose tensors an expression reads."""
-
     found = set()
     for inner in read_for_values(node) if node is not None else ():
         if isinstance(inner, (ast.Name, ast.Attribute)) and isinstance(inner.ctx, ast.Load):
@@ -290,6 +285,6 @@ def _name(node: ast.expr) -> str:
     return (dotted(node) or "").rpartition(".")[2]
 
 
-def _takes_nothing(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def _takes_nothing(function: Definition) -> bool:
     given = function.args
     return len(given.posonlyargs) + len(given.args) <= 1 and not (given.vararg or given.kwarg or given.kwonlyargs)

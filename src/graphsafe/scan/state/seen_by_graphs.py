@@ -14,10 +14,11 @@ from graphsafe.scan.domain.events import Event
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import RATES
 from graphsafe.scan.domain.numbers import const_of
+from graphsafe.scan.domain.record import Place
 from graphsafe.scan.domain.state_log import SELDOM, Read, StateLog, Use, Write
 from graphsafe.scan.domain.values import UNSET, Instance, NoneValue, Number, RuntimeObject, Unknown
 from graphsafe.scan.state import module_modes
-from graphsafe.scan.state.across_steps import Change, event_of, is_number, one_or_several
+from graphsafe.scan.state.across_steps import event_of, is_number, one_or_several, placed
 
 _OF_LAYERS = frozenset(("p", "momentum", "eps", "dropout", "negative_slope", "alpha", "lambd", "threshold"))
 "Numbers that the modules of PyTorch read in each call."
@@ -35,7 +36,7 @@ class Graphs(Protocol):
     def is_read_around(self, key: str) -> bool: ...
 
 
-def events(log: StateLog, graphs: Graphs) -> Iterator[Change]:
+def events(log: StateLog, graphs: Graphs) -> Iterator[tuple[Place, Event]]:
     """Yield the changes that a graph does not see."""
     uses: dict[str, list[Use]] = {}
     for use in log.uses.values():
@@ -44,10 +45,10 @@ def events(log: StateLog, graphs: Graphs) -> Iterator[Change]:
         # A graph keeps the old value even if few steps change it.
         for write in (replace(write, guard=None) if write.guard == SELDOM else write for write in writes):
             if _begins_anew(write, log) and graphs.runs_first_in_capture(write.ref):
-                yield Change(write, event_of(write, "AttrWrite", "begun-in-capture", "likely"))
+                yield placed(write, event_of(write, "AttrWrite", "begun-in-capture", "likely"))
                 break
             if _counts(write) and graphs.is_held(write.ref, write.span[0]) and graphs.is_read_around(write.key):
-                yield Change(write, event_of(write, "AttrWrite", "counted", "likely"))
+                yield placed(write, event_of(write, "AttrWrite", "counted", "likely"))
                 break
             if _outlasts_steps(write) and not _is_of_step(write, log) and graphs.is_around(write.ref, write.span[0]):
                 event = (
@@ -58,7 +59,7 @@ def events(log: StateLog, graphs: Graphs) -> Iterator[Change]:
                     or _tensor(write, log, graphs)
                 )
                 if event is not None:
-                    yield Change(write, event)
+                    yield placed(write, event)
                     break
 
 

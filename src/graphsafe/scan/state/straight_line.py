@@ -25,11 +25,6 @@ def contains(frame: Frame, node: ast.AST) -> bool:
     return getattr(node, "lineno", 0) in _lines(frame.node, frozenset(frame.decided))
 
 
-def always(frame: Frame, node: ast.AST) -> bool | None:
-    """Return True for a hot line that runs in every call of its function, and None for other lines."""
-    return contains(frame, node) or None
-
-
 def is_set_before(frame: Frame, node: ast.AST, text: str) -> bool:
     """Return whether an earlier line of the same call has certainly set the attribute `text`. The line may be in the
     same branch: `if x is not None: self.h = f(x); y = self.h`."""

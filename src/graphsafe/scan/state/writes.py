@@ -30,7 +30,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.sources.node_memo import source_text
-from graphsafe.scan.state import even_turns, first_step, straight_line
+from graphsafe.scan.state import first_step, straight_line
 from graphsafe.scan.state.cached_entries import may_drop_entries
 from graphsafe.scan.state.filled_once import is_past_maximum
 from graphsafe.scan.state.provenance import (
@@ -45,7 +45,7 @@ from graphsafe.scan.state.provenance import (
     is_remade,
     sources,
 )
-from graphsafe.scan.state.put_back import is_put_back
+from graphsafe.scan.state.put_back import are_undone, is_put_back
 from graphsafe.scan.state.replaced_values import (
     as_computed,
     converts,
@@ -97,9 +97,8 @@ def _makes_memory(frame: Frame, owner: Instance) -> bool:
 
 def _held_by(frame: Frame, owner: Instance) -> Iterator[Tensor]:
     """Yield the device tensors that an object has from its constructor."""
-    known = (frame.project.class_facts(base) for base in frame.project.mro(owner.ref) if "::" in base)
     names = dict.fromkeys(frame.attributes.field_names(owner.ref))
-    names.update((name, None) for facts in known if facts is not None for name in facts.writers)
+    names.update((name, None) for _, facts in frame.project.own_classes(owner.ref) for name in facts.writers)
     held = (frame.attributes.initial(replace(owner, step=False), name) for name in names)
     tensors = (as_tensor(value)[0] for value in held if value is not None)
     yield from (tensor for tensor in tensors if tensor is not None and tensor.where != "host")
@@ -252,12 +251,7 @@ def _write_weights(frame: Frame, key: str, text: str, value: Value, node: ast.AS
 
 
 def write_global(
-    frame: Frame,
-    target: ast.Name,
-    value: Value,
-    node: ast.AST,
-    written: ast.expr | None,
-    augmented: bool,
+    frame: Frame, target: ast.Name, value: Value, node: ast.AST, written: ast.expr | None, augmented: bool
 ) -> None:
     """Bind a name that the function declares `global`, and record the write."""
     frame.env[target.id] = named(value, target.id)
@@ -343,7 +337,7 @@ def write(
     assigned = bound_expression(frame, written)
     if assigned is not written and puts_back(assigned, text):
         return
-    if is_same_tensor(frame, value, written, text) or even_turns.are_undone(frame, node):
+    if is_same_tensor(frame, value, written, text) or are_undone(frame, node):
         return
     value = as_computed(frame, value, written, text)
     reads_self = augmented or (assigned is not None and reads_old(frame, assigned, text))
@@ -355,7 +349,8 @@ def write(
     )
     outgrown = first_step.too_small(frame, base)
     chosen = isinstance(assigned, ast.Subscript) and isinstance(assigned.value, ast.Attribute)
-    resets = not (reads_self or keyed or lazy or chosen) and is_free(value) and straight_line.always(frame, node)
+    may_reset = not (reads_self or keyed or lazy or chosen) and is_free(value)
+    resets = may_reset and (straight_line.contains(frame, node) or None)
     if resets and first_asks_form(frame, assigned, text):
         frame.engine.effects.forget_read(key)
     frame.engine.note(

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 from graphsafe.scan.sources.source import Unreadable
 from graphsafe.scan.symbols.index import FileIndex, dotted
@@ -34,10 +33,11 @@ class Declared:
 def declared_on_host(project: Project, path: str) -> frozenset[str]:
     """Return the fields that a file declares to stay on the host. If it declares none, return the fields that are
     declared in the files that it imports."""
-    known: dict[str, frozenset[str]] = project.files.table("fields on the host", dict)
-    if path not in known:
-        known[path] = declared_in(project, path).on_host or _declared_by_imports(project, path)
-    return known[path]
+
+    def found() -> frozenset[str]:
+        return declared_in(project, path).on_host or _declared_by_imports(project, path)
+
+    return project.files.table(("fields on the host", path), found)
 
 
 def _declared_by_imports(project: Project, path: str) -> frozenset[str]:
@@ -47,10 +47,7 @@ def _declared_by_imports(project: Project, path: str) -> frozenset[str]:
 
 def declared_in(project: Project, path: str) -> Declared:
     """Return a file's own declarations of fields."""
-    known: dict[str, Declared] = project.files.table("declared fields", dict)
-    if path not in known:
-        known[path] = _declared(project, path)
-    return known[path]
+    return project.files.table(("declared fields", path), lambda: _declared(project, path))
 
 
 def is_said_to_be_on_host(project: Project, path: str, line: int) -> bool:
@@ -81,17 +78,14 @@ def _declared(project: Project, path: str) -> Declared:
     }
     found = {span for span in spans if any(span[0] <= number <= span[1] for number in told)}
     nodes = (project.files.statement(path, first, last) for first, last in sorted(found))
-    declared = [pair for node in nodes if node is not None for pair in _fields(node, partial(_texts, project, file))]
+    declared = [pair for node in nodes if node is not None for pair in _fields(node, project, file)]
     makers = {_maker(value) for _, value in declared if _is_kept(value)}
     on_host = frozenset(name for name, value in declared if _is_kept(value))
     return Declared(on_host, frozenset(name for name, value in declared if _maker(value) in makers) - on_host)
 
 
-Texts = Callable[[str], Iterator[str]]
-"A function that takes a name, and yields the strings in the dict that the file binds to this name at module level."
-
-
-def _texts(project: Project, file: FileIndex, name: str) -> Iterator[str]:
+def _texts(name: str, project: Project, file: FileIndex) -> Iterator[str]:
+    """Yield the strings in the dict that a file binds to a name at module level."""
     for first, last in file.assigns.get(name, ()):
         bound = getattr(project.files.statement(file.path, first, last), "value", None)
         for value in bound.values if isinstance(bound, ast.Dict) else ():
@@ -99,7 +93,7 @@ def _texts(project: Project, file: FileIndex, name: str) -> Iterator[str]:
                 yield value.value
 
 
-def _fields(tree: ast.stmt, texts: Texts) -> Iterator[tuple[str, ast.expr]]:
+def _fields(tree: ast.stmt, project: Project, file: FileIndex) -> Iterator[tuple[str, ast.expr]]:
     """Yield names, each with its declaration: `sizes=field("image")`, `{"sizes": …}`, `declared["sizes"] = …`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
@@ -111,7 +105,7 @@ def _fields(tree: ast.stmt, texts: Texts) -> Iterator[tuple[str, ast.expr]]:
         elif isinstance(node, ast.Assign):
             for target in node.targets:
                 if isinstance(target, ast.Subscript):
-                    yield from ((key, node.value) for key in _keys(target.slice, tree, texts))
+                    yield from ((key, node.value) for key in _keys(target.slice, tree, project, file))
 
 
 def _maker(value: ast.expr) -> str | None:
@@ -120,7 +114,7 @@ def _maker(value: ast.expr) -> str | None:
     return name.rpartition(".")[0] or name if name is not None else None
 
 
-def _keys(key: ast.expr, tree: ast.stmt, texts: Texts) -> Iterator[str]:
+def _keys(key: ast.expr, tree: ast.stmt, project: Project, file: FileIndex) -> Iterator[str]:
     """Yield the strings that a key may be: a literal, the strings in a table, or the items of the loop that binds the
     key."""
     if isinstance(key, ast.Constant) and isinstance(key.value, str):
@@ -132,7 +126,7 @@ def _keys(key: ast.expr, tree: ast.stmt, texts: Texts) -> Iterator[str]:
                     if isinstance(part, ast.Constant) and isinstance(part.value, str):
                         yield part.value
     elif isinstance(key, ast.Subscript) and isinstance(key.value, ast.Name):
-        yield from texts(key.value.id)
+        yield from _texts(key.value.id, project, file)
 
 
 def _is_kept(node: ast.expr) -> bool:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from graphsafe.scan.symbols.project_files import Files, outermost_package
@@ -23,26 +22,11 @@ TESTS = frozenset(("test", "tests"))
 _IMPORTED = re.compile(rb"^[ \t]*(?:from|import)[ \t]+([\w.]+)", re.M)
 
 
-@dataclass(frozen=True, slots=True)
-class DefaultDevices:
-    """Files, and folders (with a final separator), in which tensors without `device=` may be made on a device."""
-
-    of_models: tuple[str, ...] = ()
-    """Files where a default device is set, files where a device is entered around calls that make a model, and files
-    with models that an engine loads. In these files, the device may apply to functions that make models: methods of
-    modules outside steps, and functions that are not methods."""
-    of_all: tuple[str, ...] = ()
-    "Files where a default device is set. It may apply to any line of the file."
-
-    def cover(self, path: str) -> tuple[bool, bool]:
-        """Return whether `of_models` covers a file, and whether `of_all` covers it."""
-        return path.startswith(self.of_models), path.startswith(self.of_all)
-
-
 def default_device_covers(files: Files, path: str) -> tuple[bool, bool]:
     """Return whether tensors that this file makes without `device=` may be on a device. The first result is about the
     tensors of models, and the second one about all other tensors."""
-    return files.table("default-devices", lambda: _read(files)).cover(path)
+    of_models, of_all = files.table("default-devices", lambda: _read(files))
+    return path.startswith(of_models), path.startswith(of_all)
 
 
 def default_device_in(data: bytes) -> tuple[bool, bool, Sequence[str]]:
@@ -53,7 +37,15 @@ def default_device_in(data: bytes) -> tuple[bool, bool, Sequence[str]]:
     return sets, enters, [name.decode() for name in _IMPORTED.findall(data)] if sets or enters else ()
 
 
-def _read(files: Files) -> DefaultDevices:
+def _read(files: Files) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the files, and the folders (with a final separator), in which tensors without `device=` may be made on a
+    device.
+
+    The first result is about models. It contains files where a default device is set, files where a device is entered
+    around calls that make a model, and files with models that an engine loads. In these files, the device may apply to
+    functions that make models: methods of modules outside steps, and functions that are not methods. The second result
+    contains files where a default device is set, which may apply to any line of the file.
+    """
     of_models, of_all, for_engines = set[str](), set[str](), set[str]()
     packages: dict[Path, Path | None] = {}
     for path in files.names:
@@ -69,9 +61,9 @@ def _read(files: Files) -> DefaultDevices:
             of_models.update(reached)
             if sets:
                 of_all.update(reached if package is None else [f"{folder}{os.sep}"])
-    covered = tuple(sorted(of_models))
+    covered = tuple(of_models)
     apart = [path for path in for_engines if not path.startswith(covered)]
-    return DefaultDevices(tuple(sorted([*covered, *apart])), tuple(sorted(of_all)))
+    return (*covered, *apart), (*of_all,)
 
 
 def _beside(files: Files, folder: Path, modules: Iterable[str]) -> Iterator[str]:

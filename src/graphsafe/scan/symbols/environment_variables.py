@@ -18,10 +18,7 @@ _DEFAULT = "default"
 def variable_made(project: Project, cls: ClassValue, arguments: Arguments) -> Number | None:
     """Return the value of an instance whose variable is not set. Return None if the instance's class reads no
     environment variable."""
-    positions: dict[str, int | None] = project.files.table("classes of variables", dict)
-    if cls.ref not in positions:
-        positions[cls.ref] = _default_position(project, cls.ref)
-    position = positions[cls.ref]
+    position = project.files.table(("position of the default", cls.ref), lambda: _default_position(project, cls.ref))
     if position is None:
         return None
     default = arguments.get(position, _DEFAULT)

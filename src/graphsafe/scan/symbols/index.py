@@ -39,6 +39,9 @@ _OF_TENSORS = frozenset("Tensor is_tensor to cuda".split())
 _REGISTERING = frozenset("register_buffer register_parameter add_module register_module".split())
 _FIELDS = re.compile(r"%\d*[ds]|\{[^{}]*\}")
 "Matches the placeholders of a format string."
+_KERNEL = re.compile(r"(?!torch\.)(\w+\.)*n?jit|(?!torch\.)(\w+\.)+(kernel|prim_func|macro)")
+"""Matches decorators of kernel languages, such as `@triton.jit`, `@cute.kernel` and `@T.prim_func`. Functions that
+torch compiles are excluded, because they also run in Python."""
 PUTS = frozenset(("append", "appendleft", "extend", "insert", "add", "update"))
 "Methods that put values into a container."
 
@@ -368,6 +371,12 @@ def name_made_by(node: ast.expr) -> str | None:
         return None
     name = "".join(parts)
     return name if name.strip("*") else None
+
+
+def is_kernel(decorators: Iterable[str]) -> bool:
+    """Return whether a kernel language compiles a function, given the dotted names of its decorators. Python never runs
+    the body of such a function."""
+    return any(_KERNEL.fullmatch(decorator) for decorator in decorators)
 
 
 def captures(node: ast.AST) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from graphsafe.scan.symbols.index import FunctionFacts
 from graphsafe.scan.symbols.project import Project, is_module_base
+from graphsafe.scan.symbols.project_files import Files
 
 MAX_FILES = 40
 "The largest number of files in a folder. In larger folders, names are not unique enough."
@@ -22,35 +23,32 @@ _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z]+")
 
 def class_named(project: Project, ref: str, facts: FunctionFacts, name: str) -> str | None:
     """Return the class that the name of a function's parameter stands for, or None."""
-    known: dict[tuple[str, str], str | None] = project.files.table("classes of parameters", dict)
-    if (ref, name) not in known:
-        known[ref, name] = _found(project, ref.partition("::")[0], facts, name)
-    return known[ref, name]
+    path, files = ref.partition("::")[0], project.files
+
+    def find() -> str | None:
+        folder = os.path.dirname(path)
+        found = files.table(("classes of a folder", folder), lambda: _in_folder(files, folder)).get(name.strip("_"), ())
+        asked = _asked(project, path, facts, name) if len(found) == 1 else set()
+        return found[0] if asked and _answers(project, found[0], asked) else None
+
+    return files.table(("class of a parameter", ref, name), find)
 
 
-def _found(project: Project, path: str, facts: FunctionFacts, name: str) -> str | None:
-    found = _in_folder(project, os.path.dirname(path)).get(name.strip("_"), ())
-    asked = _asked(project, path, facts, name) if len(found) == 1 else set()
-    return found[0] if asked and _answers(project, found[0], asked) else None
-
-
-def _in_folder(project: Project, folder: str) -> Mapping[str, Sequence[str]]:
+def _in_folder(files: Files, folder: str) -> Mapping[str, Sequence[str]]:
     """Return the classes of a folder's files. The keys are the last words of the classes' names, joined by
     underscores."""
-    known: dict[str, dict[str, list[str]]] = project.files.table("classes by folder", dict)
-    if folder not in known:
-        paths = project.files.table("folders", lambda: _folders(project)).get(folder, ())
-        classes = known[folder] = {}
-        for path in sorted(paths) if len(paths) <= MAX_FILES else ():
-            for name in _CLASS.findall(project.files.data(path) or b""):
-                for words in _endings(name.decode()):
-                    classes.setdefault(words, []).append(f"{path}::{name.decode()}")
-    return known[folder]
+    paths = files.table("files by folder", lambda: _folders(files)).get(folder, ())
+    classes: dict[str, list[str]] = {}
+    for path in sorted(paths) if len(paths) <= MAX_FILES else ():
+        for name in _CLASS.findall(files.data(path) or b""):
+            for words in _endings(name.decode()):
+                classes.setdefault(words, []).append(f"{path}::{name.decode()}")
+    return classes
 
 
-def _folders(project: Project) -> Mapping[str, Sequence[str]]:
+def _folders(files: Files) -> Mapping[str, Sequence[str]]:
     found: dict[str, list[str]] = {}
-    for path in project.files.names:
+    for path in files.names:
         found.setdefault(os.path.dirname(path), []).append(path)
     return found
 

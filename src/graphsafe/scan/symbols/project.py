@@ -319,18 +319,16 @@ class Project:
         None."""
         methods = self._methods.setdefault(ref if after is None else (ref, after), {})
         if name not in methods:
-            methods[intern(name)] = self._find_method(self.mro(ref), name, after)
+            order = self.mro(ref)
+            bases = order[order.index(after) + 1 :] if after is not None and after in order else order
+            methods[intern(name)] = next(self._methods_in(bases, name), None)
         return methods[name]
 
-    def _find_method(self, order: tuple[str, ...], name: str, after: str | None) -> str | None:
-        if after is not None and after in order:
-            order = order[order.index(after) + 1 :]
-        for base in order:
-            if "::" in base:
-                facts = self.class_facts(base)
-                if facts is not None and name in facts.methods:
-                    return intern(f"{base.partition('::')[0]}::{facts.methods[name]}")
-        return None
+    def _methods_in(self, bases: Sequence[str], name: str) -> Iterator[str]:
+        for base in bases:
+            facts = self.class_facts(base) if "::" in base else None
+            if facts is not None and name in facts.methods:
+                yield intern(f"{base.partition('::')[0]}::{facts.methods[name]}")
 
 
 def is_module_base(base: str) -> bool:

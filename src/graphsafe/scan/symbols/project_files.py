@@ -10,7 +10,7 @@ import os
 import re
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from symtable import symtable
 from types import MappingProxyType
@@ -59,8 +59,6 @@ class Files:
         "Path -> module name, and whether the file is a package's `__init__`."
         self.modules: Mapping[str, Sequence[str]] = modules
         "Dotted name -> the files that have this name."
-        self._folders: set[str] = set()
-        "The names of the folders that contain files, directly or in folders below."
         self._sources: OrderedDict[str, Source] = OrderedDict()
         self._contents: dict[str, bytes | None] = {}
         """The contents of the files that were read. They are kept because most files are searched a dozen times. The
@@ -71,7 +69,7 @@ class Files:
         self._node_lines = 0
         self._trees: OrderedDict[str, _Tree] = OrderedDict()
         self._tree_lines = 0
-        self._tables: dict[str, object] = {}
+        self._tables: dict[Hashable, object] = {}
         self._found: dict[tuple[str, re.Pattern[str]], list[str]] = {}
         "Path and pattern -> the matches."
         packages: dict[Path, Path | None] = {}
@@ -84,6 +82,7 @@ class Files:
             if name.partition(".")[0] != "torch" and path.with_suffix("") / "__init__.py" not in every:
                 modules.setdefault(name, []).append(str(path))
         self._folders = {folder.name for inner in {path.parent for path in every} for folder in (inner, *inner.parents)}
+        "The names of the folders that contain files, directly or in folders below."
         self._last_names = {path.parent.name if path.stem == "__init__" else path.stem for path in every}
         "The last part of each module's name."
 
@@ -105,8 +104,8 @@ class Files:
                     return path
         return None
 
-    def table(self, name: str, make: Callable[[], Table]) -> Table:
-        """Return a table that is made once from all files."""
+    def table(self, name: Hashable, make: Callable[[], Table]) -> Table:
+        """Return a table, or another fact, that is made once from all files."""
         if name not in self._tables:
             self._tables[name] = make()
         return self._tables[name]  # type: ignore[return-value]

@@ -51,8 +51,8 @@ def classes_of(project: Project, body: ast.AST | None, receiver: ast.expr, metho
         return ()
     # A name of two words tells the class alone. Other projects and libraries also use the short names, for example
     # `update`, so one of these tells it only together with another method.
-    alone = _family(project, frozenset((method,))) if "_" in method else ()
-    return alone or (_family(project, called) if len(called) > 1 else ())
+    alone = _known_family(project, frozenset((method,))) if "_" in method else ()
+    return alone or (_known_family(project, called) if len(called) > 1 else ())
 
 
 @memoize_on_node
@@ -66,16 +66,17 @@ def _methods_called(body: ast.AST) -> Mapping[str, frozenset[str]]:
     return {receiver: frozenset(names) for receiver, names in found.items()}
 
 
+def _known_family(project: Project, names: frozenset[str]) -> Sequence[str]:
+    return project.files.table(("classes by methods", names), lambda: _family(project, names))
+
+
 def _family(project: Project, names: frozenset[str]) -> Sequence[str]:
     """Return the classes that define all these methods, a common base first. Return nothing for unrelated classes."""
-    known: dict[frozenset[str], Sequence[str]] = project.files.table("classes by methods", dict)
-    if names not in known:
-        defined = project.files.found_by("methods by name", _defined_in)
-        places = set.intersection(*({*defined.get(name, ())} for name in names))
-        classes = [*_classes(project, sorted(places), names)] if len(places) <= MAX_CLASSES else []
-        bases = [one for one in classes if all(one in project.mro(other) for other in classes)]
-        known[names] = (bases[0], *(other for other in classes if other != bases[0])) if len(bases) == 1 else ()
-    return known[names]
+    defined = project.files.found_by("methods by name", _defined_in)
+    places = set.intersection(*({*defined.get(name, ())} for name in names))
+    classes = [*_classes(project, sorted(places), names)] if len(places) <= MAX_CLASSES else []
+    bases = [one for one in classes if all(one in project.mro(other) for other in classes)]
+    return (bases[0], *(other for other in classes if other != bases[0])) if len(bases) == 1 else ()
 
 
 def _defined_in(data: bytes) -> Iterator[tuple[str, str]]:

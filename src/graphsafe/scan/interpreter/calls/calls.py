@@ -58,7 +58,7 @@ from graphsafe.scan.models import (
     torch_functions,
 )
 from graphsafe.scan.sources.node_memo import source_text
-from graphsafe.scan.state import grown_by_calls, module_modes, writes
+from graphsafe.scan.state import module_modes, own_changes, writes
 from graphsafe.scan.symbols.index import dotted, name_made_by
 from graphsafe.scan.symbols.overrides import is_abstract
 from graphsafe.scan.symbols.sole_methods import classes_of
@@ -315,7 +315,7 @@ def _defined_method(
         return _cached(frame, node, target, arguments)
     noted = len(frame.engine.effects.items)
     value = _function(frame, node, target, arguments)
-    grown_by_calls.note(frame, node, noted)
+    own_changes.note_growth(frame, node, noted)
     return value
 
 

@@ -12,8 +12,8 @@ from graphsafe.scan.domain.held import held_in
 from graphsafe.scan.domain.record import Failure
 from graphsafe.scan.domain.summary import Included, Summary
 from graphsafe.scan.domain.values import UNKNOWN, Dict, Function, Passed, Sequence, Value
+from graphsafe.scan.execution.budget import MANY_KINDS
 from graphsafe.scan.execution.frame import Engine, Frame
-from graphsafe.scan.execution.kinds import MANY_KINDS
 from graphsafe.scan.interpreter.calls import parameters, training_closures
 from graphsafe.scan.state.filled_once import is_filled_here
 from graphsafe.scan.state.first_step import FIRST_STEP
@@ -72,7 +72,7 @@ class Closures:
         if len(self._called) > MAX_NESTED:
             self._engine.note(Failure("not-followed", function.ref, TOO_NESTED))
             return UNKNOWN
-        if not self._engine.budget.kinds.has_room(function.ref, self.next_id()):
+        if not self._engine.budget.has_room_for(function.ref, self.next_id()):
             self._engine.note(Failure("not-followed", function.ref, MANY_KINDS))
             return UNKNOWN
         self._called.add(function.closure_id)

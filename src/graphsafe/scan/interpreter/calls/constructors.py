@@ -78,7 +78,7 @@ def _known(frame: Frame, ref: str, arguments: Arguments) -> Passed | None:
     if not frame.composes or arguments.open:
         return None
     passed = widened(arguments).passed
-    return passed if _fits_in(passed, MAX_COMPOSED) and frame.engine.budget.kinds.has_room(ref, passed) else None
+    return passed if _fits_in(passed, MAX_COMPOSED) and frame.engine.budget.has_room_for(ref, passed) else None
 
 
 def _fits_in(passed: Passed, room: int) -> bool:
