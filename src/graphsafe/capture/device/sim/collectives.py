@@ -120,8 +120,9 @@ def _add(
 ) -> None:
     assert world.session is not None
     frames, span = user_frames()
-    node = Node(func, args, kwargs, outputs, func.name, "kernel", None, frames, span, written)
-    world.session.add(stream.sim_stream, node)
+    world.session.add(
+        Node(stream.sim_stream, func, args, kwargs, outputs, func.name, "kernel", None, frames, span, written)
+    )
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from graphsafe.capture.device.bits import layout_text, tensor_bytes
+from graphsafe.capture.device.sim.graphs import CUDAGraph
 from graphsafe.capture.device.sim.nodes import Node
-from graphsafe.capture.device.sim.session import Graph
 from graphsafe.capture.device.sim.tags import HOST, born_in, index_of, is_pinned, storages
 from graphsafe.report.probes.twin import Difference
 
@@ -25,7 +25,7 @@ Change = tuple[Any, str, str]
 "The kind of the change (`Difference.what`), and the values before and after."
 
 
-def differences(first: Graph, second: Graph) -> tuple[Difference, ...]:
+def differences(first: CUDAGraph, second: CUDAGraph) -> tuple[Difference, ...]:
     """Return all differences in graph order. Each difference has the line of its node in `second`, or in `first`
     if `second` has no such node.
 
@@ -86,7 +86,7 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 class _Pairing:
     """Pairs the memory of one recording with the memory of the other."""
 
-    def __init__(self, first: Graph, second: Graph) -> None:
+    def __init__(self, first: CUDAGraph, second: CUDAGraph) -> None:
         self._sessions = first.captured_in, second.captured_in
         self._partner: dict[int, int] = {}
         self._taken: dict[int, int] = {}

@@ -4,7 +4,7 @@ effects, and records a node if a capture is under way."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -27,7 +27,7 @@ from graphsafe.capture.device.sim.effects import (
     written_by,
 )
 from graphsafe.capture.device.sim.function_mode import function_mode_on
-from graphsafe.capture.device.sim.nodes import Draw, Node
+from graphsafe.capture.device.sim.nodes import Draw, Node, SimStream
 from graphsafe.capture.device.sim.perform import perform, refuse_missing_kernel
 from graphsafe.capture.device.sim.random_source import RandomSource
 from graphsafe.capture.device.sim.session import Session
@@ -141,19 +141,29 @@ def _run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 
     result, offset = _performed(world, func, args, kwargs, target, draw, capturing is not None)
     outputs = _on_device(entry, result)
-    _doubt_nested(world, func, (*inputs, *outputs))
+    if any(tensor.is_nested for tensor in (*inputs, *outputs)):
+        world.record_unknown_effect(f"{op_name(func)} of a nested tensor")
     _tag(world, func, kwargs, inputs, outputs, target, capturing)
     if doubts:
-        _pass_on(doubts[0], (*outputs, *written_by(func, entry, args, kwargs)))
-    if session is None and world.launched is not None and (kind := kind_of(func, entry, inputs, outputs)) is not None:
-        world.launched(kind, op_name(func))
-    if capturing is not None:
-        if (kind := kind_of(func, entry, inputs, outputs)) is not None:
-            drawn = None if draw is None else Draw(draw, offset)
-            capturing.add(sim_stream, _node(func, kind, frozen, inputs, outputs, written, drawn))
-    elif session is None and world.ran is not None:
-        world.ran(func, args, kwargs, outputs)
+        for tag in tags_of((*outputs, *written_by(func, entry, args, kwargs))):
+            tag.doubt = tag.doubt or doubts[0]
+    if session is None:
+        kind = None if world.launched is None else kind_of(func, entry, inputs, outputs)
+        _report(world, func, args, kwargs, outputs, kind)
+    elif capturing is not None and (kind := kind_of(func, entry, inputs, outputs)) is not None:
+        drawn = None if draw is None else Draw(draw, offset)
+        capturing.add(_node(sim_stream, func, kind, frozen, inputs, outputs, written, drawn))
     return result
+
+
+def _report(
+    world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], outputs: Any, kind: NodeKind | None
+) -> None:
+    """Report an operation that ran eagerly."""
+    if world.launched is not None and kind is not None:
+        world.launched(kind, op_name(func))
+    if world.ran is not None:
+        world.ran(func, args, kwargs, outputs)
 
 
 def _again(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], known: Repeated) -> Any:
@@ -169,13 +179,10 @@ def _again(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, An
     for tensor in outputs:
         put_tag(tensor, device, world.ledgers[device], capturing)
     if capturing is None:
-        if world.launched is not None and kind is not None:
-            world.launched(kind, op_name(func))
-        if world.ran is not None:
-            world.ran(func, args, kwargs, outputs)
+        _report(world, func, args, kwargs, outputs, kind)
     elif kind is not None:
         inputs = tensors_in((*args, *kwargs.values()))
-        capturing.add(world.current_sim_stream(device), _node(func, kind, frozen, inputs, outputs))
+        capturing.add(_node(world.current_sim_stream(device), func, kind, frozen, inputs, outputs))
     return result
 
 
@@ -232,10 +239,25 @@ def _frozen(
     capturing: Session, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], written: Sequence[torch.Tensor]
 ) -> Any:
     """Save the tensors that a captured operation writes. Return the operation's arguments in the form that replays
-    read."""
+    read.
+
+    Tensors become detached aliases. A later change of a tensor's shape or `.data` then changes no address in the graph.
+    A host tensor that a GPU cannot read is copied, because a kernel is given its value. Unless the operation is a copy,
+    a kernel is also given the value of a pinned tensor without dimensions.
+    """
     for tensor in written:
         capturing.save(tensor)
-    return _freeze((tuple(args), dict(kwargs)), {id(tensor) for tensor in written}, op_name(func) in TRANSFERS)
+    kept = {id(tensor) for tensor in written}
+    copies = op_name(func) in TRANSFERS
+
+    def freeze(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        is_number = not copies and leaf.dim() == 0
+        by_value = index_of(leaf) == HOST and (is_number or not is_pinned(leaf)) and id(leaf) not in kept
+        return leaf.detach().clone() if by_value else leaf.detach()
+
+    return changed((tuple(args), dict(kwargs)), freeze)
 
 
 def _on_device(entry: Op | None, result: Any) -> list[torch.Tensor]:
@@ -263,17 +285,6 @@ def _doubts(world: World, inputs: Sequence[torch.Tensor]) -> list[str]:
     if world.stepping:
         world.met(found)
     return found
-
-
-def _doubt_nested(world: World, func: Any, tensors: Sequence[torch.Tensor]) -> None:
-    if any(tensor.is_nested for tensor in tensors):
-        world.record_unknown_effect(f"{op_name(func)} of a nested tensor")
-
-
-def _pass_on(doubt: str, tensors: Sequence[torch.Tensor]) -> None:
-    """Note that the values of these tensors depend on an unknown effect."""
-    for tag in tags_of(tensors):
-        tag.doubt = tag.doubt or doubt
 
 
 def _on_host(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -342,21 +353,6 @@ def _is_random(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> boo
     return True
 
 
-def _freeze(value: Any, written: Set[int], copies: bool) -> Any:
-    """Replace tensors by detached aliases. A later change of a tensor's shape or `.data` then changes no address in the
-    graph. A host tensor that a GPU cannot read is copied, because a kernel is given its value. Unless the operation is
-    a copy, a kernel is also given the value of a pinned tensor without dimensions."""
-
-    def freeze(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor):
-            return leaf
-        is_number = not copies and leaf.dim() == 0
-        by_value = index_of(leaf) == HOST and (is_number or not is_pinned(leaf)) and id(leaf) not in written
-        return leaf.detach().clone() if by_value else leaf.detach()
-
-    return changed(value, freeze)
-
-
 def _tag(
     world: World,
     func: Any,
@@ -380,6 +376,7 @@ def _tag(
 
 
 def _node(
+    sim_stream: SimStream,
     func: Any,
     kind: NodeKind,
     frozen: Any,
@@ -394,4 +391,6 @@ def _node(
     results, changed = (tuple(tensor.detach() for tensor in some) for some in (outputs, written))
     backward = torch._C._current_graph_task_id() >= 0
     recorded = is_recorded(inputs)
-    return Node(func, args, kwargs, results, op_name(func), kind, draw, frames, span, changed, recorded, backward)
+    return Node(
+        sim_stream, func, args, kwargs, results, op_name(func), kind, draw, frames, span, changed, recorded, backward
+    )

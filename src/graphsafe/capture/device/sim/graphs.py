@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections import Counter
 from typing import Any
+
+import torch
 
 from graphsafe.capture.answers.events import CaptureFailure, StepEvent
 from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.legality import EARLIER_ERROR, NOT_PERMITTED, UNJOINED
-from graphsafe.capture.device.sim.nodes import SimStream
+from graphsafe.capture.device.sim.nodes import Node, SimStream
 from graphsafe.capture.device.sim.random_source import RandomSource
-from graphsafe.capture.device.sim.session import Graph, Session
+from graphsafe.capture.device.sim.session import Session
 from graphsafe.capture.device.sim.streams import Stream, StreamContext
+from graphsafe.capture.device.structures import tensors_in
 from graphsafe.capture.shared.collectives import is_collective
 from graphsafe.capture.shared.frames import message_of, root_error, stack_level, traceback_frames
 from graphsafe.capture.shared.places import at_line
@@ -27,20 +31,27 @@ _REPLAY_IN_CAPTURE = (
 "The message of torch 2.11 on an H200 if a graph is replayed in the capture of another graph."
 
 
-class CUDAGraph(Graph):
-    """`torch.cuda.CUDAGraph`."""
+class CUDAGraph:
+    """`torch.cuda.CUDAGraph`: the operations of a capture, with their order and the random numbers that they draw."""
 
     _handles = 0
 
     def __init__(self, keep_graph: bool = False) -> None:
-        super().__init__()
+        self.nodes: list[Node] = []
+        self.draws: dict[RandomSource, int] = {}
+        "How far one replay advances each source of random numbers."
+        self.seeds: dict[RandomSource, int] = {}
+        "The seeds at the capture."
+        self.captured_in: Session | None = None
+        """The session that captured the graph; None before the capture has succeeded. The tags of storages that the
+        capture allocated refer to this session."""
         self.escaped: tuple[StepEvent, ...] = ()
         self.session: Session | None = None
+        "The session of the capture that is under way."
         self.guilty: StepEvent | None = None
         self.doubts: list[str] = []
         self._registered: list[RandomSource] = []
         self._pool = graph_pool_handle()
-        self._captured = False
 
     def register_generator_state(self, generator: Generator) -> None:
         self._registered.append(generator.source)
@@ -93,10 +104,8 @@ class CUDAGraph(Graph):
             self.draws[source] = source.state.drawn
             self.seeds[source] = source.state.seed
         self.nodes, session.nodes = session.nodes, []
-        self.placed = session.placed if len(session.clocks) > 1 else []
         self.doubts = session.doubts
         self.captured_in = session
-        self._captured = True
         world.graphs.add(self)
         if not self.kinds():
             warnings.warn(
@@ -106,7 +115,7 @@ class CUDAGraph(Graph):
             )
 
     def replay(self) -> None:
-        if not self._captured:
+        if self.captured_in is None:
             raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
         world = worlds.current()
         if world.session is not None and world.is_capturing():
@@ -116,12 +125,32 @@ class CUDAGraph(Graph):
         if world.launched is not None and world.session is None:
             world.launched("graph", "torch.cuda.CUDAGraph.replay")
         with world.unseen():
-            self.run()
+            self._run()
+
+    def _run(self) -> None:
+        starts = {
+            # If a graph does not advance a source, its replays do not read the source: they repeat the numbers of the
+            # capture.
+            source: (source.state.seed, source.state.offset) if advance else (self.seeds[source], 0)
+            for source, advance in self.draws.items()
+        }
+        # The nodes are operations below autocast: a replay casts nothing, even in a block of autocast.
+        with torch.no_grad(), torch.autocast("cpu", enabled=False):
+            for node in self.nodes:
+                node.run(starts)
+        for source, advance in self.draws.items():
+            source.state.offset += advance
+
+    def tensors(self) -> list[torch.Tensor]:
+        """Return all tensors that the graph's operations read or write."""
+        return [tensor for node in self.nodes for tensor in tensors_in([node.args, node.kwargs, node.outputs])]
+
+    def kinds(self) -> dict[str, int]:
+        return dict(Counter(node.kind for node in self.nodes if node.kind != "none"))
 
     def reset(self) -> None:
-        self.nodes, self.placed = [], []
+        self.nodes = []
         self.captured_in = None
-        self._captured = False
 
     def instantiate(self) -> None: ...
 

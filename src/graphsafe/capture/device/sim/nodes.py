@@ -46,6 +46,10 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class Node:
+    """An operation of a capture, with its place in the order of streams and events. The node runs after the first
+    `seen[sim_stream]` nodes of each stream."""
+
+    sim_stream: SimStream
     func: Any
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
@@ -64,6 +68,13 @@ class Node:
     "Whether autograd recorded the operation."
     backward: bool = False
     "Whether a backward pass ran the operation."
+    number: int = 0
+    "The position of the node among the nodes of its stream, counted from 1."
+    seen: Mapping[SimStream, int] = field(default_factory=dict)
+
+    def is_before(self, later: Node) -> bool:
+        """Return whether every replay runs this node before `later`. `later` was recorded after this node."""
+        return later.seen.get(self.sim_stream, 0) >= self.number
 
     def arguments(self) -> tuple[torch.Tensor, ...]:
         """Return the tensors that the operation reads and writes."""
@@ -102,19 +113,3 @@ class Node:
                     was, now = recorded.shape, new.shape
                     raise RuntimeError(f"a replayed operation changed its output's shape: {was} to {now}")
                 recorded.copy_(new)
-
-
-@dataclass(frozen=True, slots=True)
-class OrderedNode:
-    """A node with its place in the order of streams and events. The node runs after the first `seen[sim_stream]` nodes
-    of each stream."""
-
-    node: Node
-    sim_stream: SimStream
-    number: int
-    "The position of the node among the nodes of its stream, counted from 1."
-    seen: Mapping[SimStream, int]
-
-    def is_before(self, later: OrderedNode) -> bool:
-        """Return whether every replay runs this node before `later`. `later` was recorded after this node."""
-        return later.seen.get(self.sim_stream, 0) >= self.number

@@ -132,10 +132,6 @@ def tag_of(tensor: torch.Tensor) -> Tag | None:
     return None
 
 
-def is_tagged(storage: torch.UntypedStorage) -> bool:
-    return tag_of_storage(storage) is not None
-
-
 def tag_of_storage(storage: torch.UntypedStorage) -> Tag | None:
     """Return the tag of memory on a simulated device; None for host memory."""
     tag: Tag | None = getattr(storage, _ATTRIBUTE, None)
@@ -163,7 +159,7 @@ def put_tag(tensor: torch.Tensor, index: int, ledger: Ledger, session: object = 
     """Tag those storages of a tensor that have no tag. Return the bytes that are new on the device, 0 for a view."""
     new = 0
     for storage in storages(tensor):
-        if not is_tagged(storage):
+        if tag_of_storage(storage) is None:
             nbytes = storage.nbytes()
             setattr(storage, _ATTRIBUTE, Tag(index, nbytes, ledger, session))
             keep_object(storage)

@@ -16,7 +16,7 @@ from graphsafe.capture.device.sim.effects import Scope
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, Refusal
 from graphsafe.capture.device.sim.nodes import SimStream
 from graphsafe.capture.device.sim.random_source import RandomSource
-from graphsafe.capture.device.sim.session import Graph, Session
+from graphsafe.capture.device.sim.session import Session
 from graphsafe.capture.device.sim.shapes import Shapes
 from graphsafe.capture.device.sim.tags import Ledger, Tag
 from graphsafe.capture.shared.frames import torch_function, user_frames
@@ -54,7 +54,8 @@ class World:
         self.touched: set[int] = {device}
         "The devices that have a context."
         self.session: Session | None = None
-        self.graphs: weakref.WeakSet[Graph] = weakref.WeakSet()
+        self.graphs: weakref.WeakSet[Any] = weakref.WeakSet()
+        "The captured graphs, as objects of `graphs.CUDAGraph`."
         self.sink: Callable[[StepEvent], None] | None = None
         self.ran: Callable[[Any, Sequence[Any], Mapping[str, Any], Sequence[torch.Tensor]], None] | None = None
         """A function that is called for each operation that ran eagerly on a device, with the operation's results; None
@@ -85,14 +86,8 @@ class World:
         self.capture_lane: SimStream | None = None
         "The stream that `torch.cuda.graph` makes once for the whole process."
 
-    @contextmanager
-    def installed(self) -> Iterator[None]:
-        global _current
-        before, _current = _current, self
-        try:
-            yield
-        finally:
-            _current = before
+    def installed(self) -> AbstractContextManager[None]:
+        return replaced((sys.modules[__name__], "_current", self))
 
     def checked(self, index: int) -> int:
         if not 0 <= index < self.count:
@@ -152,12 +147,8 @@ class World:
 
     @contextmanager
     def unseen(self) -> Iterator[None]:
-        before, self._here.bypassed = self._here.bypassed, True
-        try:
-            with torch._C.DisableTorchFunction():
-                yield
-        finally:
-            self._here.bypassed = before
+        with replaced((self._here, "bypassed", True)), torch._C.DisableTorchFunction():
+            yield
 
     def record_unknown_effect(self, what: str, made: Iterable[Tag] = ()) -> None:
         """Record an unknown effect.
@@ -196,6 +187,17 @@ class World:
     def emit(self, kind: StepEventKind, op: str, nbytes: int | None = None, **data: Any) -> None:
         if self.sink is not None:
             self.sink(self.event(kind, op, nbytes, **data))
+
+    def launches_reported(self, on_launch: Callable[[str, str], None]) -> AbstractContextManager[None]:
+        """In this block, also call a function with the kind and the name of each launch."""
+        before = self.launched
+
+        def launched(kind: str, name: str) -> None:
+            on_launch(kind, name)
+            if before is not None:
+                before(kind, name)
+
+        return replaced((self, "launched", launched))
 
     def host_wait(self, op: str, kind: WaitKind, refusal: Refusal | None = NOT_PERMITTED) -> None:
         """Report that the host waits for the device, or queries its progress."""

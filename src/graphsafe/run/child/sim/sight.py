@@ -22,7 +22,6 @@ from graphsafe.capture.device.sim.function_mode import HANDLERS, SimFunctionMode
 from graphsafe.capture.device.sim.graph_memory import races_of
 from graphsafe.capture.device.sim.graphs import CUDAGraph
 from graphsafe.capture.device.sim.nodes import Node
-from graphsafe.capture.device.sim.session import Graph
 from graphsafe.capture.device.sim.tags import (
     HOST,
     Tag,
@@ -30,7 +29,6 @@ from graphsafe.capture.device.sim.tags import (
     holders,
     index_of,
     is_pinned,
-    is_tagged,
     tag_of,
     tag_of_storage,
 )
@@ -78,7 +76,7 @@ class SimSight(Sight):
         self._devices: dict[str, None] = {}
         self._order = ExitStack()
         self._order.enter_context(watch_order(world, self._refills, self._host))
-        self._aliases: weakref.WeakKeyDictionary[Graph, Counter[int]] = weakref.WeakKeyDictionary()
+        self._aliases: weakref.WeakKeyDictionary[CUDAGraph, Counter[int]] = weakref.WeakKeyDictionary()
         "Graph -> for each storage, how many of the graph's tensors refer to it."
         self._parts: weakref.WeakKeyDictionary[CUDAGraph, tuple[Parts, Parts]] = weakref.WeakKeyDictionary()
         "Graph -> the parts of storages that it reads, and those that it writes."
@@ -120,7 +118,8 @@ class SimSight(Sight):
         reads, writes = [one for one, how in working if how != "write"], [one for one, how in working if how != "read"]
         self._parts[graph] = parts_of(reads), parts_of(writes)
         self._refills.captured(found)
-        self._host.captured((touch for touch in found.values() if not is_tagged(touch.storage)), self._parts[graph][0])
+        on_host = (touch for touch in found.values() if tag_of_storage(touch.storage) is None)
+        self._host.captured(on_host, self._parts[graph][0])
         passed_over = self._asked.captured(graph, inputs)
         self._derived.captured([one.storage for one in found.values() if one.access == "read"], found, names)
         written = [tensor for node in graph.nodes for tensor in node.written]
