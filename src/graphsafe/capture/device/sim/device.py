@@ -39,8 +39,6 @@ from graphsafe.report.probes.order import Race
 from graphsafe.report.probes.timeline import Timeline
 from graphsafe.report.probes.twin import Difference
 
-LEFT_OPEN = Refusal("the capture was begun and never ended")
-
 
 @dataclass(eq=False)
 class SimRecording:
@@ -189,7 +187,7 @@ class SimDevice(Device):
         finally:
             session = self.world.session
             if session is not None:
-                session.first_error = session.first_error or LEFT_OPEN
+                session.first_error = session.first_error or Refusal("the capture was begun and never ended")
                 sink(attempt_of(session, session.first_event, None))
 
     def watch_replays(self, sink: Callable[[tuple[CallSite, ...]], None]) -> AbstractContextManager[None]:
@@ -261,6 +259,8 @@ class SimDevice(Device):
         with self.world.unseen():
             return tensor.detach().clone()
 
+    copied = to_host
+
     def store(self, tensor: torch.Tensor, values: torch.Tensor) -> None:
         with self.world.unseen():
             tensor.detach().copy_(values)
@@ -277,9 +277,6 @@ class SimDevice(Device):
         with self.world.unseen():
             return {path: _digest(tensor) for path, tensor in tensors.items()}
 
-    def copied(self, tensor: torch.Tensor) -> torch.Tensor:
-        return self.to_host(tensor)
-
     def reuse_freed(self) -> None:
         with self.world.unseen():
             poison_freed(self.world.graphs)
@@ -294,26 +291,16 @@ class SimDevice(Device):
         if self.world.shapes is None:
             return None
         counted: list[str] = []
-        with self._launches_reported(lambda kind, name: counted.append(kind)):
+        with self.world.launches_reported(lambda kind, name: counted.append(kind)):
             step()
         return Kernels(sum(kind in LAUNCHED for kind in counted), 0)
 
     def trace(self, step: Callable[[], Any], folder: Path) -> Timeline:
         """Return the order of the work. The result has no times, because they would not be those of a GPU."""
         seen = SequenceRecorder()
-        with self.watch(seen.record), self._launches_reported(seen.launched):
+        with self.watch(seen.record), self.world.launches_reported(seen.launched):
             step()
         return seen.timeline()
-
-    def _launches_reported(self, on_launch: Callable[[str, str], None]) -> AbstractContextManager[None]:
-        before = self.world.launched
-
-        def launched(kind: str, name: str) -> None:
-            on_launch(kind, name)
-            if before is not None:
-                before(kind, name)
-
-        return replaced((self.world, "launched", launched))
 
     def uncomputed_value_reads(self) -> int:
         return 0 if self.world.shapes is None else self.world.shapes.asked
