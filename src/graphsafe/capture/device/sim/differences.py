@@ -110,13 +110,9 @@ class _Pairing:
     def _on_host(self, name: str, before: torch.Tensor, after: torch.Tensor) -> list[Change]:
         """Compare a host tensor: a number that a kernel was given, or pinned memory that a copy reads. Pinned memory
         that was allocated during the capture is compared by the values that the host wrote into it."""
-        by_value = not is_pinned(before) or (self._is_born(0, before) and self._is_born(1, after))
-        if not by_value:
-            return (
-                []
-                if self._same_memory(before, after)
-                else [("address", f"argument {name} (pinned memory)", "other memory")]
-            )
+        if is_pinned(before) and not (self._is_born(0, before) and self._is_born(1, after)):
+            is_same = self._same_memory(before, after)
+            return [] if is_same else [("address", f"argument {name} (pinned memory)", "other memory")]
         if before.is_meta or after.is_meta:  # shapes mode computes no values
             return []
         if tensor_bytes(before.contiguous()) == tensor_bytes(after.contiguous()):

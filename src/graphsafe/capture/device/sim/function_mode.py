@@ -80,7 +80,7 @@ class SimFunctionMode(TorchFunctionMode):
         generator = kwargs.get("generator")
         if isinstance(generator, Generator):
             kwargs["generator"] = None
-        pinned = kwargs.pop("pin_memory", False) if "pin_memory" in kwargs else False
+        pinned = kwargs.pop("pin_memory", False)
         before = world.scope
         world.scope = Scope(
             via=before.via or name_of(func),
@@ -185,11 +185,8 @@ def _holds_list(index: Any) -> bool:
 
 def _first_index(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
     with torch._C.DisableTorchFunction():
-        for tensor in tensors_in((args, dict(kwargs))):
-            index = index_of(tensor)
-            if index != HOST:
-                return index
-    return HOST
+        found = map(index_of, tensors_in((args, dict(kwargs))))
+        return next((index for index in found if index != HOST), HOST)
 
 
 def _to(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

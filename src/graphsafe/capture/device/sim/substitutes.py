@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -42,21 +42,17 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
 
 
 def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Any) -> Any:
-    world = worlds.active()
-    node = _becomes_node("torch.while_loop")
-    if node and world is not None:
-        world.record_unknown_effect("torch.while_loop as a node of the graph")
+    reading: Callable[[], AbstractContextManager[None]] = nullcontext
+    if _becomes_node("torch.while_loop"):
+        reading = worlds.current().unseen
+        worlds.current().record_unknown_effect("torch.while_loop as a node of the graph")
     carried = carried_inputs
-    while _holds(cond_fn(*carried), node):
+    while True:
+        pred = cond_fn(*carried)
+        with reading():
+            if not pred:
+                return carried
         carried = body_fn(*carried)
-    return carried
-
-
-def _holds(pred: Any, node: bool) -> bool:
-    if not node:
-        return bool(pred)
-    with worlds.current().unseen():
-        return bool(pred)
 
 
 def _becomes_node(name: str) -> bool:
@@ -84,13 +80,12 @@ _RESEEDS = frozenset(
     {"torch.manual_seed", "torch.cuda.manual_seed", "torch.cuda.manual_seed_all", "torch.cuda.set_rng_state"}
 )
 _DEFAULT = torch.Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
-_DISABLED = torch._C._disabled_torch_function_impl
 
 
 def _overrides(value: Any) -> bool:
     """Return whether an argument's class has its own `__torch_function__`. Tensors and parameters have none."""
     own = getattr(type(value), "__torch_function__", None)
-    if own is None or own is _DISABLED:
+    if own is None or own is torch._C._disabled_torch_function_impl:
         return False
     return getattr(own, "__func__", None) is not _DEFAULT
 
@@ -136,7 +131,11 @@ def _replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
         yield torch._C, "_get_accelerator", lambda check=None: torch.device("cuda")
     yield torch, "load", _load
     yield torch.Tensor, "_make_wrapper_subclass", staticmethod(_wrapper(torch.Tensor._make_wrapper_subclass))
-    yield torch, "Generator", _GeneratorMeta("Generator", (), {})
+    yield (
+        torch,
+        "Generator",
+        cuda.class_of("Generator", _generator, lambda value: isinstance(value, torch._C.Generator)),
+    )
     yield torch.Tensor, "__repr__", simulated(torch.Tensor.__repr__, partial(_formatted, "torch.Tensor.__repr__"))
     yield torch.Tensor, "__format__", simulated(torch.Tensor.__format__, partial(_formatted, "torch.Tensor.__format__"))
     yield torch.Tensor, "__deepcopy__", simulated(torch.Tensor.__deepcopy__, _deepcopy)
@@ -167,17 +166,8 @@ def _reseeding(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
     return simulated(real, reseed)
 
 
-class _GeneratorMeta(type):
-    """Replaces `torch.Generator`. For `cuda` this class makes simulated generators. In `isinstance`, every generator
-    counts as an instance of the replacement."""
-
-    def __call__(cls, device: Any = "cpu") -> Any:
-        if torch.device(device).type == "cuda":
-            return Generator(device)
-        return torch._C.Generator(device)
-
-    def __instancecheck__(cls, value: Any) -> bool:
-        return isinstance(value, torch._C.Generator)
+def _generator(device: Any = "cpu") -> torch._C.Generator:
+    return Generator(device) if torch.device(device).type == "cuda" else torch._C.Generator(device)
 
 
 def _formatted(
@@ -323,7 +313,6 @@ def _record_stream(tensor: torch.Tensor, stream: Any) -> None:
 
 
 _DEFAULT_DTYPE = torch.get_autocast_dtype
-_SET_DTYPE = torch.set_autocast_dtype
 
 
 def _note_autocast(world: World) -> None:
@@ -358,7 +347,7 @@ def _autocast_setting(real: Callable[..., Any]) -> Callable[..., Any]:
         device, *values = args if args and isinstance(args[0], str) else ("cuda", *args)
         if device == "cuda" and True in values:
             _note_autocast(world)
-        if real is _SET_DTYPE:
+        if real.__name__ == "set_autocast_dtype":
             real(device, *values)  # blocks of autocast without a dtype use this dtype
         return real("cpu" if device == "cuda" else device, *values)
 

@@ -33,22 +33,21 @@ WaitKind = Literal["wait", "query"]
 class _ThreadState(threading.local):
     """State of which each thread has its own copy."""
 
-    def __init__(self, device: int) -> None:
+    def __init__(self, device: int, streams: Sequence[SimStream]) -> None:
         self.device = device
         self.scope = Scope()
         self.bypassed = False
-        self.current_streams: list[SimStream] = []
-        "The current stream of each device. The list is empty until a stream is asked for."
+        self.current_streams = list(streams)
 
 
 class World:
     def __init__(self, count: int, device: int, table: OpTable) -> None:
         self.count = count
-        self._here = _ThreadState(device)
         self.table = table
         self.ledgers = [Ledger() for _ in range(count)]
         self.defaults = [SimStream(each, number=0) for each in range(count)]
         "The default stream of each device."
+        self._here = _ThreadState(device, self.defaults)
         self.sources = [RandomSource(each) for each in range(count)]
         "The source of random numbers of each device's default generator."
         self.touched: set[int] = {device}
@@ -123,7 +122,6 @@ class World:
     @property
     def current_streams(self) -> list[SimStream]:
         """The current stream of each device in this thread. A new thread starts with the default streams."""
-        self._here.current_streams = self._here.current_streams or list(self.defaults)
         return self._here.current_streams
 
     def current_sim_stream(self, index: int | None = None) -> SimStream:
