@@ -41,7 +41,7 @@ class SimSource:
 
         def memory(taken: MemoryEvent) -> None:
             if taken.nbytes and threading.get_ident() == thread and listener.wants("allocation"):
-                listener.told(world.event("allocation", world.scope.via or "", taken.nbytes))
+                listener.told(world.event("allocation", world.here.scope.via or "", taken.nbytes))
 
         tellers = ((ledger, "on_memory_event", memory) for ledger in world.ledgers)
         with replaced((world, "sink", event), (world, "stepping", True), *tellers):

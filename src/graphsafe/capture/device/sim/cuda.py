@@ -93,9 +93,9 @@ def _parse_to(*args: Any, **kwargs: Any) -> Any:
 
 def _devices(world: World) -> dict[str, Any]:
     def exchange(index: int) -> int:
-        before = world.device
+        before = world.here.device
         if index >= 0:
-            world.device = index
+            world.here.device = index
         return before
 
     def properties(device: Any = None) -> Any:
@@ -135,8 +135,8 @@ def _devices(world: World) -> dict[str, Any]:
         "_lazy_init": _nothing,
         "_is_in_bad_fork": lambda: False,
         "device_count": lambda: world.count,
-        "current_device": lambda: world.device,
-        "set_device": lambda device: setattr(world, "device", device_index(device)),
+        "current_device": lambda: world.here.device,
+        "set_device": lambda device: setattr(world.here, "device", device_index(device)),
         "device": DeviceContext,
         "device_of": DeviceOf,
         "_exchange_device": exchange,
@@ -180,11 +180,11 @@ def _random(world: World) -> dict[str, Any]:
 
     return {
         "default_generators": defaults,
-        "manual_seed": lambda seed: _nothing(defaults[world.device].manual_seed(seed)),
+        "manual_seed": lambda seed: _nothing(defaults[world.here.device].manual_seed(seed)),
         "manual_seed_all": manual_seed_all,
-        "seed": lambda: _nothing(defaults[world.device].seed()),
+        "seed": lambda: _nothing(defaults[world.here.device].seed()),
         "seed_all": lambda: manual_seed_all(defaults[0].seed()),
-        "initial_seed": lambda: defaults[world.device].initial_seed(),
+        "initial_seed": lambda: defaults[world.here.device].initial_seed(),
         "get_rng_state": lambda device="cuda": defaults[device_index(device)].get_state(),
         "get_rng_state_all": lambda: [generator.get_state() for generator in defaults],
         "set_rng_state": lambda state, device="cuda": _nothing(defaults[device_index(device)].set_state(state)),
@@ -233,10 +233,10 @@ def _accelerator(world: World) -> dict[str, Any]:
         "is_available": lambda: True,
         "device_count": lambda: world.count,
         "current_accelerator": lambda check_available=False: torch.device("cuda"),
-        "current_device_index": lambda: world.device,
-        "current_device_idx": lambda: world.device,
-        "set_device_index": lambda device: setattr(world, "device", device_index(device)),
-        "set_device_idx": lambda device: setattr(world, "device", device_index(device)),
+        "current_device_index": lambda: world.here.device,
+        "current_device_idx": lambda: world.here.device,
+        "set_device_index": lambda device: setattr(world.here, "device", device_index(device)),
+        "set_device_idx": lambda device: setattr(world.here, "device", device_index(device)),
         "device_index": DeviceContext,
         "current_stream": lambda device=None: Stream.of(world.current_sim_stream(device_index(device))),
         "set_stream": lambda stream: world.set_current_stream(stream.sim_stream),

@@ -173,7 +173,7 @@ class SimDevice(Device):
 
     def current_stream_name(self) -> str:
         kind = "default stream" if self.world.current_sim_stream().number == 0 else "side stream"
-        return f"sim:{self.world.device}, {kind}"
+        return f"sim:{self.world.here.device}, {kind}"
 
     def watch(self, sink: Callable[[StepEvent], None]) -> AbstractContextManager[None]:
         self.world.stepping = True

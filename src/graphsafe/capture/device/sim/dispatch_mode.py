@@ -91,7 +91,7 @@ def _is_composite(func: Any) -> bool:
 
 def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     shapes, session = world.shapes, world.session
-    form = None if shapes is None or world.doubted else form_of(func, args, kwargs, world.scope)
+    form = None if shapes is None or world.doubted else form_of(func, args, kwargs, world.here.scope)
     if form is None or shapes is None:
         return _run(world, func, args, kwargs)
     known = shapes.repeated.get(form)
@@ -127,7 +127,7 @@ def _run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     if capturing is not None:
         capturing.admit()
     placed = list(zip(inputs, places, strict=True))
-    for effect in op_effects(func, args, kwargs, placed, target, world.scope, world.table):
+    for effect in op_effects(func, args, kwargs, placed, target, world.here.scope, world.table):
         with world.on(device):  # a kernel makes its tensors' device current, as PyTorch's device guard does
             _announce(world, func, effect, session, capturing)
     draw = _draw(world, func, args, kwargs, device, capturing is not None)
@@ -194,16 +194,16 @@ def _repeated(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str,
     target = _target(world, func, inputs, sorted({*places} - {HOST}))
     if target == HOST or (entry is not None and (entry.compares_texts or entry.host_results or entry.mutates)):
         return None
-    if unknown_of(func, inputs, world.table) or is_allocation(world.scope.via, world.table):
+    if unknown_of(func, inputs, world.table) or is_allocation(world.here.scope.via, world.table):
         return None
-    if op_effects(func, args, kwargs, list(zip(inputs, places, strict=True)), target, world.scope, world.table):
+    if op_effects(func, args, kwargs, list(zip(inputs, places, strict=True)), target, world.here.scope, world.table):
         return None
     return repeated(target, kind_of(func, entry, inputs, tensors_in(result)), inputs, result)
 
 
 def _is_not_simulated(world: World, func: Any, inputs: Sequence[torch.Tensor]) -> bool:
     """Return whether an input is a plain meta tensor, and the call does not ask for a result on a simulated device."""
-    materialised = world.scope.explicit and world.scope.place != HOST and takes_device(func)
+    materialised = world.here.scope.explicit and world.here.scope.place != HOST and takes_device(func)
     return not materialised and any(tensor.device.type != "cpu" and not is_valueless(tensor) for tensor in inputs)
 
 
@@ -292,7 +292,7 @@ def _on_host(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, 
         world.emit("random", op_name(func), device="cpu", how="host-random")
     if world.shapes is None:
         return func(*args, **kwargs)
-    if world.scope.via == "torch.Tensor.__setitem__" and kwargs.get("device") is not None:
+    if world.here.scope.via == "torch.Tensor.__setitem__" and kwargs.get("device") is not None:
         kwargs = {**kwargs, "device": torch.device("cpu")}  # a number is stored into memory that has no values
     return world.shapes.perform(func, args, kwargs, HOST)
 
@@ -300,7 +300,7 @@ def _on_host(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, 
 def _target(world: World, func: Any, inputs: Sequence[torch.Tensor], indices: Sequence[int]) -> int:
     """Return the device of the result. This is the device that the call names. If the call names none, it is the device
     of the first tensor on a device, or the scope's device if there are no tensors."""
-    scope = world.scope
+    scope = world.here.scope
     if takes_device(func) and (scope.explicit or not inputs):
         return scope.place
     return indices[0] if indices else HOST
@@ -327,7 +327,7 @@ def _draw(
 ) -> RandomSource | None:
     if not _is_random(func, args, kwargs):
         return None
-    source = world.scope.source or world.sources[device]
+    source = world.here.scope.source or world.sources[device]
     if source.index != device:
         raise RuntimeError(f"Expected a 'cuda:{device}' generator device but found 'cuda:{source.index}'")
     if source is not world.sources[device]:
@@ -371,7 +371,7 @@ def _tag(
     for tensor in outputs:
         if any(storage._cdata in before for storage in storages(tensor)):
             continue
-        if put_tag(tensor, target, world.ledgers[target], session) and is_allocation(world.scope.via, world.table):
+        if put_tag(tensor, target, world.ledgers[target], session) and is_allocation(world.here.scope.via, world.table):
             world.emit("allocation", op_name(func), nbytes_of(tensor), device=f"cuda:{target}")
 
 

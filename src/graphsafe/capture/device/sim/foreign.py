@@ -108,7 +108,7 @@ def _scripted(world: World, real: Callable[..., Any], function: Any, *args: Any,
     index = max_device_index((args, kwargs))
     if index != HOST:
         world.record_unknown_effect(f"TorchScript {function.name}")
-    with world.within(Scope(via=world.scope.via, place=index)):
+    with world.within(Scope(via=world.here.scope.via, place=index)):
         return real(function, *args, **kwargs)
 
 

@@ -70,7 +70,7 @@ class CUDAGraph:
             raise NOT_PERMITTED.error()
         if pool is not None:
             self._pool = pool
-        self._sources = [*self._registered, world.sources[world.device]]
+        self._sources = [*self._registered, world.sources[world.here.device]]
         for source in self._sources:
             source.state.capturing = True
             source.state.drawn = 0
@@ -163,11 +163,8 @@ class CUDAGraph:
 
 
 def attempt_of(session: Session, guilty: StepEvent | None, raised: BaseException | None) -> Attempt:
-    failure = None
-    if raised is not None:
-        failure = failure_of(raised, guilty)
-    elif session.first_error is not None:
-        failure = failure_of(session.first_error.error(), guilty)
+    error = raised if raised is not None or session.first_error is None else session.first_error.error()
+    failure = None if error is None else failure_of(error, guilty)
     nodes = None if session.first_error is not None else sum(node.kind != "none" for node in session.nodes)
     return Attempt(f"sim:{session.origin.device_index}", nodes, failure, session.frames, session.span)
 
@@ -202,7 +199,7 @@ class graph:
         world = worlds.current()
         if stream is None:
             if world.capture_lane is None:
-                world.capture_lane = SimStream(world.device)
+                world.capture_lane = SimStream(world.here.device)
             stream = Stream.of(world.capture_lane)
         self.capture_stream = stream
         self.stream_ctx = StreamContext(stream)

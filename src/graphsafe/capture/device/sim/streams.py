@@ -21,13 +21,13 @@ def device_index(device: Any) -> int:
     """Return the index of `device`, which is an int, a string, a torch.device, or None for the current device."""
     world = worlds.current()
     if device is None:
-        return world.device
+        return world.here.device
     if isinstance(device, int):
-        return world.device if device < 0 else world.checked(device)
+        return world.here.device if device < 0 else world.checked(device)
     named = torch.device(device)
     if named.type != "cuda":
         raise ValueError(f"Expected a cuda device, but got: {named}")
-    return world.device if named.index is None else world.checked(named.index)
+    return world.here.device if named.index is None else world.checked(named.index)
 
 
 class Stream:
@@ -185,16 +185,16 @@ class StreamContext:
         world = worlds.current()
         if self.stream.sim_stream.foreign:
             world.record_unknown_effect("torch.cuda.ExternalStream")
-        self._device = world.device
-        self._before = world.current_streams[self.stream.device_index]
+        self._device = world.here.device
+        self._before = world.here.current_streams[self.stream.device_index]
         world.set_current_stream(self.stream.sim_stream)
 
     def __exit__(self, *_: object) -> None:
         if self.stream is None:
             return
         world = worlds.current()
-        world.current_streams[self.stream.device_index] = self._before
-        world.device = self._device
+        world.here.current_streams[self.stream.device_index] = self._before
+        world.here.device = self._device
 
 
 class DeviceContext:
@@ -208,9 +208,9 @@ class DeviceContext:
 
     def __enter__(self) -> None:
         world = worlds.current()
-        self.prev_idx = world.device
+        self.prev_idx = world.here.device
         if self.idx >= 0:
-            world.device = self.idx
+            world.here.device = self.idx
 
     def __exit__(self, *_: object) -> None:
-        worlds.current().device = self.prev_idx
+        worlds.current().here.device = self.prev_idx

@@ -157,7 +157,7 @@ def _replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
 
 def _reseeding(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
     def reseed(world: World, real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        nested = world.scope.via in _RESEEDS
+        nested = world.here.scope.via in _RESEEDS
         with world.via(name):
             if not nested:
                 world.emit("random", name, how="reseed")
@@ -269,7 +269,7 @@ def _grouped(lists: list[list[Any]], with_indices: bool = False) -> dict[Any, An
 
 def _placed(world: World, real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """A backward pass makes zeros and ones: put them on the device of the tensors from which the pass starts."""
-    with world.within(Scope(via=world.scope.via, place=max_device_index((args, kwargs)))):
+    with world.within(Scope(via=world.here.scope.via, place=max_device_index((args, kwargs)))):
         return real(*args, **kwargs)
 
 

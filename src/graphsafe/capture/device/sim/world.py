@@ -31,13 +31,17 @@ WaitKind = Literal["wait", "query"]
 
 
 class _ThreadState(threading.local):
-    """State of which each thread has its own copy."""
+    """State of which each thread has its own copy. A new thread starts with the process's first device and the default
+    streams."""
 
     def __init__(self, device: int, streams: Sequence[SimStream]) -> None:
         self.device = device
+        "The current device."
         self.scope = Scope()
         self.bypassed = False
+        "Whether operations run plainly, without tags and records."
         self.current_streams = list(streams)
+        "The current stream of each device."
 
 
 class World:
@@ -47,7 +51,7 @@ class World:
         self.ledgers = [Ledger() for _ in range(count)]
         self.defaults = [SimStream(each, number=0) for each in range(count)]
         "The default stream of each device."
-        self._here = _ThreadState(device, self.defaults)
+        self.here = _ThreadState(device, self.defaults)
         self.sources = [RandomSource(each) for each in range(count)]
         "The source of random numbers of each device's default generator."
         self.touched: set[int] = {device}
@@ -93,43 +97,20 @@ class World:
             raise RuntimeError("CUDA error: invalid device ordinal")
         return index
 
-    @property
-    def device(self) -> int:
-        """The current device of this thread. A new thread starts with the process's first device."""
-        return self._here.device
-
-    @device.setter
-    def device(self, index: int) -> None:
-        self._here.device = index
-
     def on(self, index: int) -> AbstractContextManager[None]:
-        return replaced((self, "device", index))
-
-    @property
-    def scope(self) -> Scope:
-        return self._here.scope
-
-    @scope.setter
-    def scope(self, scope: Scope) -> None:
-        self._here.scope = scope
+        return replaced((self.here, "device", index))
 
     @property
     def bypassed(self) -> bool:
-        """Whether this thread's operations run plainly, without tags and records. This is also true of threads that
-        outlive the device."""
-        return self._here.bypassed or _current is not self
-
-    @property
-    def current_streams(self) -> list[SimStream]:
-        """The current stream of each device in this thread. A new thread starts with the default streams."""
-        return self._here.current_streams
+        """Whether this thread's operations run plainly. This is also true of threads that outlive the device."""
+        return self.here.bypassed or _current is not self
 
     def current_sim_stream(self, index: int | None = None) -> SimStream:
-        return self.current_streams[self.device if index is None else index]
+        return self.here.current_streams[self.here.device if index is None else index]
 
     def set_current_stream(self, sim_stream: SimStream) -> None:
-        self.device = sim_stream.device_index
-        self.current_streams[sim_stream.device_index] = sim_stream
+        self.here.device = sim_stream.device_index
+        self.here.current_streams[sim_stream.device_index] = sim_stream
 
     def is_capturing(self, index: int | None = None) -> bool:
         return self.session is not None and self.current_sim_stream(index) in self.session.clocks
@@ -145,7 +126,7 @@ class World:
 
     @contextmanager
     def unseen(self) -> Iterator[None]:
-        with replaced((self._here, "bypassed", True)), torch._C.DisableTorchFunction():
+        with replaced((self.here, "bypassed", True)), torch._C.DisableTorchFunction():
             yield
 
     def record_unknown_effect(self, what: str, made: Iterable[Tag] = ()) -> None:
@@ -171,16 +152,16 @@ class World:
             self.unknown.setdefault(text, threading.get_ident())
 
     def within(self, scope: Scope) -> AbstractContextManager[None]:
-        return replaced((self, "scope", scope))
+        return replaced((self.here, "scope", scope))
 
     def via(self, name: str) -> AbstractContextManager[None]:
         """Set the name of the running torch function in this block, unless an outer function already has its name
         set."""
-        return self.within(Scope(via=self.scope.via or name))
+        return self.within(Scope(via=self.here.scope.via or name))
 
     def event(self, kind: StepEventKind, op: str, nbytes: int | None = None, **data: Any) -> StepEvent:
         frames, span = user_frames()
-        return StepEvent(kind, op, frames, span, self.scope.via, nbytes, data, torch_function(sys._getframe()))
+        return StepEvent(kind, op, frames, span, self.here.scope.via, nbytes, data, torch_function(sys._getframe()))
 
     def emit(self, kind: StepEventKind, op: str, nbytes: int | None = None, **data: Any) -> None:
         if self.sink is not None:

@@ -91,7 +91,7 @@ class SimSight(Sight):
             ledger.on_memory_event = functools.partial(_made, lines)
 
     def device(self) -> str:
-        return f"sim:{self._world.device}"
+        return f"sim:{self._world.here.device}"
 
     def stream(self) -> int:
         return self._world.current_sim_stream().number
@@ -185,7 +185,7 @@ class SimSight(Sight):
 
     def draw(self) -> str | None:
         try:
-            random_source.check(self._world.sources[self._world.device], capturing=False)
+            random_source.check(self._world.sources[self._world.here.device], capturing=False)
         except RuntimeError as error:
             return str(error)
         return None
