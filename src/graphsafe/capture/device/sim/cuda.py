@@ -11,7 +11,6 @@ import torch.cuda.amp
 import torch.cuda.nvtx
 
 from graphsafe.capture.device.sim import world as worlds
-from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.graphs import CUDAGraph, graph, graph_pool_handle
 from graphsafe.capture.device.sim.nodes import SimStream
 from graphsafe.capture.device.sim.streams import DeviceContext, Event, Stream, StreamContext, device_index
@@ -168,7 +167,7 @@ def _external_stream(pointer: int, device: Any = None, **_: Any) -> Stream:
 
 
 def _random(world: World) -> dict[str, Any]:
-    defaults = tuple(map(Generator.of, world.sources))
+    defaults = world.generators
 
     def manual_seed_all(seed: int) -> None:
         for generator in defaults:

@@ -21,11 +21,10 @@ from graphsafe.capture.device.sim import substitutes
 from graphsafe.capture.device.sim.differences import differences
 from graphsafe.capture.device.sim.dispatch_mode import SimDispatchMode
 from graphsafe.capture.device.sim.function_mode import SimFunctionMode
-from graphsafe.capture.device.sim.generators import Generator
+from graphsafe.capture.device.sim.generators import Generator, State
 from graphsafe.capture.device.sim.graph_memory import poison_freed, races_of
 from graphsafe.capture.device.sim.graphs import CUDAGraph, attempt_of, failure_of, graph, graph_pool_handle
 from graphsafe.capture.device.sim.legality import UNCAPTURED_WORK, Refusal
-from graphsafe.capture.device.sim.random_source import RandomSource, State, check
 from graphsafe.capture.device.sim.sequence import SequenceRecorder
 from graphsafe.capture.device.sim.shapes import Shapes
 from graphsafe.capture.device.sim.streams import Stream, StreamContext
@@ -138,32 +137,32 @@ class SimDevice(Device):
 
     def seed(self, value: int) -> None:
         torch.default_generator.manual_seed(value)
-        for source in self.world.sources:
-            Generator.of(source).manual_seed(value)
+        for generator in self.world.generators:
+            generator.manual_seed(value)
         if self.world.shapes is not None:
             self.world.shapes.begin()
 
     def random_states(self) -> Mapping[str, RandomState]:
-        states = {index: self.world.sources[index].state for index in sorted(self.world.touched)}
+        states = {index: self.world.generators[index].state for index in sorted(self.world.touched)}
         return {f"sim:{index}": RandomState(state.seed, state.offset) for index, state in states.items()}
 
     def random_source(self) -> Generator:
-        return Generator.of(self._source(self.name)).graphsafe_get_state()
+        return self._generator(self.name).graphsafe_get_state()
 
     def draw(self, device: str) -> str | None:
         """Draw one number, as `torch.rand(1, device=...)` does on a stream that is not capturing."""
         try:
-            check(self._source(device), capturing=False)
+            self._generator(device).check(capturing=False)
         except RuntimeError as error:
             return str(error)
         return None
 
     def repair_generator(self, device: str) -> None:
-        source = self._source(device)
-        source.state = State(source.state.seed, source.state.offset)
+        generator = self._generator(device)
+        generator.state = State(generator.state.seed, generator.state.offset)
 
-    def _source(self, device: str) -> RandomSource:
-        return self.world.sources[int(device.partition(":")[2])]
+    def _generator(self, device: str) -> Generator:
+        return self.world.generators[int(device.partition(":")[2])]
 
     @contextmanager
     def capture_stream(self) -> Iterator[None]:

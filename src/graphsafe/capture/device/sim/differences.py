@@ -60,7 +60,7 @@ def _changes(before: Node, after: Node, pairing: _Pairing) -> list[Change]:
     found = [change for name, value in old.items() for change in pairing.changes(name, value, new[name])]
     for one, other in zip(before.outputs, after.outputs, strict=False):
         found += pairing.changes("result", one, other)
-    if before.draw is not None and after.draw is not None and before.draw.source is not after.draw.source:
+    if before.draw is not None and after.draw is not None and before.draw.generator is not after.draw.generator:
         found.append(("address", "a random generator", "another random generator"))
     return found
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from graphsafe.capture.device.modes import OperationMode
-from graphsafe.capture.device.sim import random_source
+from graphsafe.capture.device.sim import generators
 from graphsafe.capture.device.sim.collectives import NAMESPACE, run_functional
 from graphsafe.capture.device.sim.effects import (
     TRANSFERS,
@@ -27,9 +27,9 @@ from graphsafe.capture.device.sim.effects import (
     written_by,
 )
 from graphsafe.capture.device.sim.function_mode import function_mode_on
+from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.nodes import Draw, Node, SimStream
 from graphsafe.capture.device.sim.perform import perform, refuse_missing_kernel
-from graphsafe.capture.device.sim.random_source import RandomSource
 from graphsafe.capture.device.sim.session import Session
 from graphsafe.capture.device.sim.shapes import Repeated, form_of, repeated
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, pin, put_tag, storages, tags_of
@@ -213,7 +213,7 @@ def _performed(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     target: int,
-    draw: RandomSource | None,
+    draw: Generator | None,
     captured: bool,
 ) -> tuple[Any, int]:
     """Run an operation on the CPU. Return the result, and the generator's offset before the operation drew numbers."""
@@ -227,9 +227,9 @@ def _performed(
         if draw is None:
             return act(), 0
         state = draw.state
-        offset = random_source.advance(draw, captured)
+        offset = draw.advance(captured)
         base = state.offset if captured else 0
-        return random_source.draw(state.seed, base + offset, act), offset
+        return generators.draw(state.seed, base + offset, act), offset
     except NotImplementedError:
         world.record_unknown_effect(f"{op_name(func)} (the CPU has no kernel for it)")
         raise
@@ -324,16 +324,16 @@ def _announce(world: World, func: Any, effect: OpEffect, session: Session | None
 
 def _draw(
     world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], device: int, capturing: bool
-) -> RandomSource | None:
+) -> Generator | None:
     if not _is_random(func, args, kwargs):
         return None
-    source = world.here.scope.source or world.sources[device]
-    if source.index != device:
-        raise RuntimeError(f"Expected a 'cuda:{device}' generator device but found 'cuda:{source.index}'")
-    if source is not world.sources[device]:
+    generator = world.here.scope.generator or world.generators[device]
+    if generator.index != device:
+        raise RuntimeError(f"Expected a 'cuda:{device}' generator device but found 'cuda:{generator.index}'")
+    if generator is not world.generators[device]:
         world.emit("random", op_name(func), device=f"cuda:{device}", how="private-generator")
-    random_source.check(source, capturing)
-    return source
+    generator.check(capturing)
+    return generator
 
 
 @functools.cache

@@ -15,8 +15,8 @@ import torch
 
 from graphsafe.capture.answers.events import StepEventKind
 from graphsafe.capture.device.protocol import STOPS
+from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, PAGEABLE, Refusal, of_hidden_wait, of_transfer
-from graphsafe.capture.device.sim.random_source import RandomSource
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, storages
 from graphsafe.capture.device.structures import by_schema, copy_of, is_written, memory_key, tensors_in
 from graphsafe.optable import UNKNOWN, Argument, Call, Effect, Op, OpTable
@@ -49,8 +49,8 @@ class Scope:
     "The device for a tensor that is not made from another tensor."
     explicit: bool = False
     "Whether the call itself names the device."
-    source: RandomSource | None = None
-    "The source of random numbers that belongs to the generator named in the call, or None."
+    generator: Generator | None = None
+    "The generator that the call names, or None."
     literal: bool = False
     "Whether the tensor's values come from Python objects."
 

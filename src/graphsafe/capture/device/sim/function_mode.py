@@ -78,7 +78,8 @@ class SimFunctionMode(TorchFunctionMode):
                 place, explicit = placed(default), True
                 kwargs["device"] = CPU if default.type in ("cuda", "cpu") else default
         generator = kwargs.get("generator")
-        if isinstance(generator, Generator):
+        simulated = generator if isinstance(generator, Generator) else None
+        if simulated is not None:
             kwargs["generator"] = None
         pinned = kwargs.pop("pin_memory", False)
         before = world.here.scope
@@ -86,7 +87,7 @@ class SimFunctionMode(TorchFunctionMode):
             via=before.via or name_of(func),
             place=place,
             explicit=explicit,
-            source=generator.source if isinstance(generator, Generator) else None,
+            generator=simulated,
             literal=literal or before.literal,
         )
         seen_before = world.refusals_seen

@@ -14,7 +14,6 @@ from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.legality import EARLIER_ERROR, NOT_PERMITTED, UNJOINED
 from graphsafe.capture.device.sim.nodes import Node, SimStream
-from graphsafe.capture.device.sim.random_source import RandomSource
 from graphsafe.capture.device.sim.session import Session
 from graphsafe.capture.device.sim.streams import Stream, StreamContext
 from graphsafe.capture.device.structures import tensors_in
@@ -38,9 +37,9 @@ class CUDAGraph:
 
     def __init__(self, keep_graph: bool = False) -> None:
         self.nodes: list[Node] = []
-        self.draws: dict[RandomSource, int] = {}
-        "How far one replay advances each source of random numbers."
-        self.seeds: dict[RandomSource, int] = {}
+        self.draws: dict[Generator, int] = {}
+        "How far one replay advances each generator."
+        self.seeds: dict[Generator, int] = {}
         "The seeds at the capture."
         self.captured_in: Session | None = None
         """The session that captured the graph; None before the capture has succeeded. The tags of storages that the
@@ -50,11 +49,11 @@ class CUDAGraph:
         "The session of the capture that is under way."
         self.guilty: StepEvent | None = None
         self.doubts: list[str] = []
-        self._registered: list[RandomSource] = []
+        self._registered: list[Generator] = []
         self._pool = graph_pool_handle()
 
     def register_generator_state(self, generator: Generator) -> None:
-        self._registered.append(generator.source)
+        self._registered.append(generator)
 
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global", **_: Any) -> None:
         world = worlds.current()
@@ -70,10 +69,10 @@ class CUDAGraph:
             raise NOT_PERMITTED.error()
         if pool is not None:
             self._pool = pool
-        self._sources = [*self._registered, world.sources[world.here.device]]
-        for source in self._sources:
-            source.state.capturing = True
-            source.state.drawn = 0
+        self._generators = [*self._registered, world.generators[world.here.device]]
+        for generator in self._generators:
+            generator.state.capturing = True
+            generator.state.drawn = 0
         self.session = world.session = Session(sim_stream)
 
     def capture_end(self) -> None:
@@ -99,10 +98,10 @@ class CUDAGraph:
             world.attempts(attempt_of(session, self.guilty, sys.exc_info()[1]))
         if error is not None:
             raise error.error()
-        for source in self._sources:
-            source.state.capturing = False
-            self.draws[source] = source.state.drawn
-            self.seeds[source] = source.state.seed
+        for generator in self._generators:
+            generator.state.capturing = False
+            self.draws[generator] = generator.state.drawn
+            self.seeds[generator] = generator.state.seed
         self.nodes, session.nodes = session.nodes, []
         self.doubts = session.doubts
         self.captured_in = session
@@ -129,17 +128,17 @@ class CUDAGraph:
 
     def _run(self) -> None:
         starts = {
-            # If a graph does not advance a source, its replays do not read the source: they repeat the numbers of the
-            # capture.
-            source: (source.state.seed, source.state.offset) if advance else (self.seeds[source], 0)
-            for source, advance in self.draws.items()
+            # If a graph does not advance a generator, its replays do not read the generator: they repeat the numbers of
+            # the capture.
+            generator: (generator.state.seed, generator.state.offset) if advance else (self.seeds[generator], 0)
+            for generator, advance in self.draws.items()
         }
         # The nodes are operations below autocast: a replay casts nothing, even in a block of autocast.
         with torch.no_grad(), torch.autocast("cpu", enabled=False):
             for node in self.nodes:
                 node.run(starts)
-        for source, advance in self.draws.items():
-            source.state.offset += advance
+        for generator, advance in self.draws.items():
+            generator.state.offset += advance
 
     def tensors(self) -> list[torch.Tensor]:
         """Return all tensors that the graph's operations read or write."""

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from graphsafe.capture.device.sim.effects import NodeKind
+from graphsafe.capture.device.sim.generators import Generator, draw
 from graphsafe.capture.device.sim.perform import perform
-from graphsafe.capture.device.sim.random_source import RandomSource, draw
 from graphsafe.capture.device.structures import tensors_in
 from graphsafe.report.model import CallSite, Span
 
@@ -39,9 +39,9 @@ class SimStream:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    source: RandomSource
+    generator: Generator
     offset: int
-    "The offset of the draw, relative to the source's offset at the start of the graph."
+    "The offset of the draw, relative to the generator's offset at the start of the graph."
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,8 @@ class Node:
         with torch._C._AutoDispatchBelowAutograd(), torch.enable_grad():
             return perform(self.func, self.args, self.kwargs)
 
-    def run(self, starts: Mapping[RandomSource, tuple[int, int]]) -> None:
-        """Run the node. `starts` has the seed and the offset of each source at the start of this replay."""
+    def run(self, starts: Mapping[Generator, tuple[int, int]]) -> None:
+        """Run the node. `starts` has the seed and the offset of each generator at the start of this replay."""
         # `squeeze_` and similar operations change the tensor's shape, but no memory
         if torch.Tag.inplace_view in self.func.tags:
             return
@@ -101,7 +101,7 @@ class Node:
             if self.draw is None:
                 results = self.call()
             else:
-                seed, offset = starts[self.draw.source]
+                seed, offset = starts[self.draw.generator]
                 results = draw(seed, offset + self.draw.offset, self.call)
             for recorded, new in zip(self.outputs, tensors_in(results), strict=False):
                 # operations on nested tensors are already reported as unknown effects: see dispatch_mode.py

@@ -25,6 +25,7 @@ from graphsafe.capture.device.sim.effects import Scope
 from graphsafe.capture.device.sim.function_mode import function_mode_on, placed
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, PAGEABLE
+from graphsafe.capture.device.sim.streams import device_index
 from graphsafe.capture.device.sim.tags import HOST, max_device_index, put_tag
 from graphsafe.capture.device.sim.world import World, simulated
 from graphsafe.capture.shared.replaced import replaced
@@ -167,7 +168,8 @@ def _reseeding(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _generator(device: Any = "cpu") -> torch._C.Generator:
-    return Generator(device) if torch.device(device).type == "cuda" else torch._C.Generator(device)
+    is_simulated = torch.device(device).type == "cuda"
+    return Generator(device_index(device), worlds.current()) if is_simulated else torch._C.Generator(device)
 
 
 def _formatted(

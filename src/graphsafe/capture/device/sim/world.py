@@ -13,9 +13,9 @@ import torch
 
 from graphsafe.capture.answers.events import Asked, StepEvent, StepEventKind
 from graphsafe.capture.device.sim.effects import Scope
+from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, Refusal
 from graphsafe.capture.device.sim.nodes import SimStream
-from graphsafe.capture.device.sim.random_source import RandomSource
 from graphsafe.capture.device.sim.session import Session
 from graphsafe.capture.device.sim.shapes import Shapes
 from graphsafe.capture.device.sim.tags import Ledger, Tag
@@ -52,8 +52,8 @@ class World:
         self.defaults = [SimStream(each, number=0) for each in range(count)]
         "The default stream of each device."
         self.here = _ThreadState(device, self.defaults)
-        self.sources = [RandomSource(each) for each in range(count)]
-        "The source of random numbers of each device's default generator."
+        self.generators = tuple(Generator(each, self) for each in range(count))
+        "The default generator of each device."
         self.touched: set[int] = {device}
         "The devices that have a context."
         self.session: Session | None = None

@@ -16,7 +16,6 @@ from graphsafe.capture.answers.build import Platform
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.protocol import MemoryEvent
-from graphsafe.capture.device.sim import random_source
 from graphsafe.capture.device.sim.effects import is_recorded, op_name, table_entry, written_by
 from graphsafe.capture.device.sim.function_mode import HANDLERS, SimFunctionMode
 from graphsafe.capture.device.sim.graph_memory import races_of
@@ -185,7 +184,7 @@ class SimSight(Sight):
 
     def draw(self) -> str | None:
         try:
-            random_source.check(self._world.sources[self._world.here.device], capturing=False)
+            self._world.generators[self._world.here.device].check(capturing=False)
         except RuntimeError as error:
             return str(error)
         return None
