@@ -61,9 +61,8 @@ def replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
         ([torch.backends.cuda], {"is_built": lambda: True}),
         ([torch._C._nn], {"_parse_to": _parse_to}),
         ([torch.backends.cudnn], {"is_acceptable": lambda tensor: False}),
+        ([torch.accelerator], _accelerator(world)),
     ]
-    if hasattr(torch, "accelerator"):
-        tables.append(([torch.accelerator], _accelerator(world)))
     for owners, values in tables:
         for owner in owners:
             for name, value in values.items():

@@ -116,7 +116,6 @@ class SimDevice(Device):
         self.world.shapes = Shapes() if shapes else None
         with self.world.installed():
             self.side = Stream(index)
-        self.guilty: StepEvent | None = None
 
     @contextmanager
     def entered(self) -> Iterator[None]:
@@ -214,10 +213,7 @@ class SimDevice(Device):
             with replaced((self.world, "attempts", None)), graph(recorded, pool=pool, stream=self.side):
                 outputs = step()
         except BaseException as error:
-            self.guilty = recorded.guilty
             return failure_of(error, recorded.guilty)
-        if recorded.escaped:
-            self.guilty = recorded.escaped[0]
         return SimRecording(outputs, recorded, self.world)
 
     def races(self, recording: Recording, step: Callable[[], Any]) -> tuple[Race, ...]:
@@ -234,13 +230,13 @@ class SimDevice(Device):
         """Return the line at which a capture of `step` fails. The plain attempt already names the line, so no
         instruments are needed."""
         result = self.record(step)
-        if self.guilty is None:
-            return None
         if not isinstance(result, CaptureFailure):
-            return Diagnosis("foreign-stream", self.guilty)
-        waits_for_work = UNCAPTURED_WORK.message in result.message and self.guilty.op != "torch.cuda.Stream.wait_event"
+            return Diagnosis("foreign-stream", result.escaped()[0]) if result.escaped() else None
+        if result.event is None:
+            return None
+        waits_for_work = UNCAPTURED_WORK.message in result.message and result.event.op != "torch.cuda.Stream.wait_event"
         unjoined = "unjoined" in result.message or waits_for_work
-        return Diagnosis("unjoined-stream" if unjoined else "operation", self.guilty)
+        return Diagnosis("unjoined-stream" if unjoined else "operation", result.event)
 
     def is_on_device(self, tensor: torch.Tensor) -> bool:
         with torch._C.DisableTorchFunction():

@@ -27,7 +27,6 @@ from graphsafe.capture.device.sim.effects import (
     written_by,
 )
 from graphsafe.capture.device.sim.function_mode import function_mode_on
-from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.nodes import Draw, Node, SimStream
 from graphsafe.capture.device.sim.perform import perform, refuse_missing_kernel
 from graphsafe.capture.device.sim.session import Session
@@ -129,7 +128,7 @@ def _run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     placed = list(zip(inputs, places, strict=True))
     for effect in op_effects(func, args, kwargs, placed, target, world.here.scope, world.table):
         with world.on(device):  # a kernel makes its tensors' device current, as PyTorch's device guard does
-            _announce(world, func, effect, session, capturing)
+            _announce(world, func, effect, capturing)
     draw = _draw(world, func, args, kwargs, device, capturing is not None)
     frozen: Any = None
     written: list[torch.Tensor] = []
@@ -139,7 +138,7 @@ def _run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     elif session is not None:
         session.escape(sim_stream, world.event("hidden-sync", op_name(func), device=f"cuda:{device}"))
 
-    result, offset = _performed(world, func, args, kwargs, target, draw, capturing is not None)
+    result = _performed(world, func, args, kwargs, target, draw, capturing is not None)
     outputs = _on_device(entry, result)
     if any(tensor.is_nested for tensor in (*inputs, *outputs)):
         world.record_unknown_effect(f"{op_name(func)} of a nested tensor")
@@ -151,8 +150,7 @@ def _run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
         kind = None if world.launched is None else kind_of(func, entry, inputs, outputs)
         _report(world, func, args, kwargs, outputs, kind)
     elif capturing is not None and (kind := kind_of(func, entry, inputs, outputs)) is not None:
-        drawn = None if draw is None else Draw(draw, offset)
-        capturing.add(_node(sim_stream, func, kind, frozen, inputs, outputs, written, drawn))
+        capturing.add(_node(sim_stream, func, kind, frozen, inputs, outputs, written, draw))
     return result
 
 
@@ -213,10 +211,10 @@ def _performed(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     target: int,
-    draw: Generator | None,
+    draw: Draw | None,
     captured: bool,
-) -> tuple[Any, int]:
-    """Run an operation on the CPU. Return the result, and the generator's offset before the operation drew numbers."""
+) -> Any:
+    """Run an operation on the CPU."""
 
     def act() -> Any:
         if world.shapes is not None:
@@ -225,11 +223,9 @@ def _performed(
 
     try:
         if draw is None:
-            return act(), 0
-        state = draw.state
-        offset = draw.advance(captured)
-        base = state.offset if captured else 0
-        return generators.draw(state.seed, base + offset, act), offset
+            return act()
+        state = draw.generator.state
+        return generators.draw(state.seed, draw.offset + (state.offset if captured else 0), act)
     except NotImplementedError:
         world.record_unknown_effect(f"{op_name(func)} (the CPU has no kernel for it)")
         raise
@@ -306,7 +302,7 @@ def _target(world: World, func: Any, inputs: Sequence[torch.Tensor], indices: Se
     return indices[0] if indices else HOST
 
 
-def _announce(world: World, func: Any, effect: OpEffect, session: Session | None, capturing: Session | None) -> None:
+def _announce(world: World, func: Any, effect: OpEffect, capturing: Session | None) -> None:
     name = op_name(func)
     if effect.data.get("certain") is False:
         world.record_unknown_effect(f"{name} (whether it waits depends on sizes or values)")
@@ -318,13 +314,14 @@ def _announce(world: World, func: Any, effect: OpEffect, session: Session | None
     world.emit(effect.kind, name, effect.nbytes, **effect.data)
     # PyTorch's own checks refuse only if the current stream is capturing. CUDA refuses a wait while any stream is
     # capturing.
-    if session is not None and (capturing is not None or refusal.invalidates):
+    if capturing is not None or refusal.invalidates:
         world.refuse(refusal, name, effect.kind, **effect.data)
 
 
 def _draw(
     world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], device: int, capturing: bool
-) -> Generator | None:
+) -> Draw | None:
+    """Return the generator and the offset of the numbers that an operation draws. Return None if it draws none."""
     if not _is_random(func, args, kwargs):
         return None
     generator = world.here.scope.generator or world.generators[device]
@@ -333,7 +330,7 @@ def _draw(
     if generator is not world.generators[device]:
         world.emit("random", op_name(func), device=f"cuda:{device}", how="private-generator")
     generator.check(capturing)
-    return generator
+    return Draw(generator, generator.advance(capturing))
 
 
 @functools.cache

@@ -35,7 +35,7 @@ _STRUCTURAL = frozenset({"__getitem__", "__setitem__", "index_put", "index_put_"
 "Names of calls whose effects follow from the tags of the arguments and not from the op table."
 
 
-NodeKind = Literal["kernel", "memcpy", "none"]
+NodeKind = Literal["kernel", "memcpy"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,7 @@ class CUDAGraph:
         self.doubts = session.doubts
         self.captured_in = session
         world.graphs.add(self)
-        if not self.kinds():
+        if not self.nodes:
             warnings.warn(
                 "The CUDA Graph is empty. This usually means that the graph was attempted to be captured on wrong "
                 "device or stream.",
@@ -145,7 +145,7 @@ class CUDAGraph:
         return [tensor for node in self.nodes for tensor in tensors_in([node.args, node.kwargs, node.outputs])]
 
     def kinds(self) -> dict[str, int]:
-        return dict(Counter(node.kind for node in self.nodes if node.kind != "none"))
+        return dict(Counter(node.kind for node in self.nodes))
 
     def reset(self) -> None:
         self.nodes = []
@@ -164,7 +164,7 @@ class CUDAGraph:
 def attempt_of(session: Session, guilty: StepEvent | None, raised: BaseException | None) -> Attempt:
     error = raised if raised is not None or session.first_error is None else session.first_error.error()
     failure = None if error is None else failure_of(error, guilty)
-    nodes = None if session.first_error is not None else sum(node.kind != "none" for node in session.nodes)
+    nodes = None if session.first_error is not None else len(session.nodes)
     return Attempt(f"sim:{session.origin.device_index}", nodes, failure, session.frames, session.span)
 
 

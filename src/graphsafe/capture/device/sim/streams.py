@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from graphsafe.capture.answers.events import StepEventKind
 from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.legality import EVENT_IN_CAPTURE, LEGACY_STREAM, UNCAPTURED_WORK
 from graphsafe.capture.device.sim.nodes import SimStream
@@ -94,7 +95,7 @@ class Stream:
     def synchronize(self) -> None:
         self._host_wait("torch.cuda.Stream.synchronize", "wait")
 
-    def _host_wait(self, op: str, kind: worlds.WaitKind) -> None:
+    def _host_wait(self, op: str, kind: StepEventKind) -> None:
         world = worlds.current()
         with world.on(self.device_index):
             world.host_wait(op, kind)
@@ -162,7 +163,7 @@ class Event:
         end_event._host_wait("torch.cuda.Event.elapsed_time", "query")
         return 0.0
 
-    def _host_wait(self, op: str, kind: worlds.WaitKind) -> None:
+    def _host_wait(self, op: str, kind: StepEventKind) -> None:
         """Check a call by which the host queries or waits for an event. As on an H200, a capture refuses the call only
         if the event was recorded in the capture."""
         world = worlds.current()

@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -27,7 +27,6 @@ from graphsafe.report.probes.construct import Attempt
 
 LAUNCHED = frozenset(("kernel", "graph"))
 "Kinds of work that count as launches."
-WaitKind = Literal["wait", "query"]
 
 
 class _ThreadState(threading.local):
@@ -178,7 +177,7 @@ class World:
 
         return replaced((self, "launched", launched))
 
-    def host_wait(self, op: str, kind: WaitKind, refusal: Refusal | None = NOT_PERMITTED) -> None:
+    def host_wait(self, op: str, kind: StepEventKind, refusal: Refusal | None = NOT_PERMITTED) -> None:
         """Report that the host waits for the device, or queries its progress."""
         with self.via(op):
             self.emit(kind, op)

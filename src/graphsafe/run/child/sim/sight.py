@@ -102,7 +102,6 @@ class SimSight(Sight):
         inputs: list[torch.Tensor] = []
         filled: list[torch.Tensor] = []
         uses: list[tuple[torch.Tensor, Access]] = []
-        working: list[tuple[torch.Tensor, Access]] = []
         for node in graph.nodes:
             changed = {id(tensor) for tensor in self._written(node)}
             for tensor in tensors_in([node.args, node.kwargs]):
@@ -110,11 +109,10 @@ class SimSight(Sight):
                 if id(tensor) in changed:
                     access = "write" if node.op in _OVERWRITE or node.op.endswith("_out") else "both"
                 uses.append((tensor, access))
-                working += [] if node.kind == "none" else [(tensor, access)]  # a view uses no memory
                 self._touch(graph, tensor, access, found)
                 if not born_in(tensor, graph.captured_in):
                     (filled if access == "write" else inputs).append(tensor)
-        reads, writes = [one for one, how in working if how != "write"], [one for one, how in working if how != "read"]
+        reads, writes = [one for one, how in uses if how != "write"], [one for one, how in uses if how != "read"]
         self._parts[graph] = parts_of(reads), parts_of(writes)
         self._refills.captured(found)
         on_host = (touch for touch in found.values() if tag_of_storage(touch.storage) is None)
@@ -127,7 +125,7 @@ class SimSight(Sight):
         self._aliases[graph] = Counter(number for number in held if number is not None)
         tensors = [name.tensor() for known in names.values() for name in known]
         outputs = [one for one in tensors if one is not None and born_in(one, graph.captured_in)]
-        made = [one for node in graph.nodes if node.kind != "none" for one in (*node.outputs, *node.written)]
+        made = [one for node in graph.nodes for one in (*node.outputs, *node.written)]
         born = [one for one in made if born_in(one, graph.captured_in)]
         own = storage_numbers(born)
         is_temporary = not own <= storage_numbers(outputs)
