@@ -23,16 +23,16 @@ from graphsafe.capture.device.sim.dispatch_mode import SimDispatchMode
 from graphsafe.capture.device.sim.function_mode import SimFunctionMode
 from graphsafe.capture.device.sim.generators import Generator, State
 from graphsafe.capture.device.sim.graph_memory import poison_freed, races_of
-from graphsafe.capture.device.sim.graphs import CUDAGraph, attempt_of, failure_of, graph, graph_pool_handle
+from graphsafe.capture.device.sim.graphs import CUDAGraph, attempt_of, failure_of, graph
 from graphsafe.capture.device.sim.legality import UNCAPTURED_WORK, Refusal
 from graphsafe.capture.device.sim.sequence import SequenceRecorder
 from graphsafe.capture.device.sim.shapes import Shapes
 from graphsafe.capture.device.sim.streams import Stream, StreamContext
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned
 from graphsafe.capture.device.sim.world import LAUNCHED, World
-from graphsafe.capture.shared.replaced import replaced, replays_watched
+from graphsafe.capture.shared.replaced import replaced
 from graphsafe.optable import OpTable
-from graphsafe.report.model import CallSite, Limit
+from graphsafe.report.model import Limit
 from graphsafe.report.probes.construct import Attempt
 from graphsafe.report.probes.order import Race
 from graphsafe.report.probes.timeline import Timeline
@@ -78,7 +78,6 @@ class SimPieces:
     def __init__(self, world: World) -> None:
         self._world = world
         self._graph: CUDAGraph | None = None
-        self._guilty: StepEvent | None = None
 
     def begin(self) -> None:
         self._graph = CUDAGraph()
@@ -86,20 +85,17 @@ class SimPieces:
 
     def end(self) -> SimRecording:
         assert self._graph is not None
-        graph, self._graph = self._graph, None
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # PyTorch warns about an empty graph, but a part of a step may be empty
-                graph.capture_end()
-        finally:
-            self._guilty = graph.guilty
-        return SimRecording(None, graph, self._world)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyTorch warns about an empty graph, but a part of a step may be empty
+            self._graph.capture_end()
+        return SimRecording(None, self._graph, self._world)
 
     def failure(self, error: BaseException) -> CaptureFailure:
-        with contextlib.suppress(RuntimeError):
-            if self._graph is not None:
-                self.end()
-        return failure_of(error, self._guilty)
+        if self._graph is None:
+            return failure_of(error, None)
+        with contextlib.suppress(RuntimeError):  # the part may have ended
+            self.end()
+        return failure_of(error, self._graph.guilty)
 
 
 class SimDevice(Device):
@@ -145,9 +141,6 @@ class SimDevice(Device):
         states = {index: self.world.generators[index].state for index in sorted(self.world.touched)}
         return {f"sim:{index}": RandomState(state.seed, state.offset) for index, state in states.items()}
 
-    def random_source(self) -> Generator:
-        return self._generator(self.name).graphsafe_get_state()
-
     def draw(self, device: str) -> str | None:
         """Draw one number, as `torch.rand(1, device=...)` does on a stream that is not capturing."""
         try:
@@ -188,9 +181,6 @@ class SimDevice(Device):
                 session.first_error = session.first_error or Refusal("the capture was begun and never ended")
                 sink(attempt_of(session, session.first_event, None))
 
-    def watch_replays(self, sink: Callable[[tuple[CallSite, ...]], None]) -> AbstractContextManager[None]:
-        return replays_watched(CUDAGraph, sink)
-
     @contextmanager
     def watch_memory(self) -> Iterator[list[MemoryEvent]]:
         """Note the memory of operations' results. Temporary memory of kernels and the allocator's rounding are not
@@ -201,9 +191,6 @@ class SimDevice(Device):
 
     def as_if_capturing(self, asked: Callable[[Asked], None]) -> AbstractContextManager[None]:
         return replaced((self.world, "asked", asked))
-
-    def shared_pool(self) -> Any:
-        return graph_pool_handle()
 
     def record(self, step: Callable[[], Any], traced: bool = False, pool: Any = None) -> SimRecording | CaptureFailure:
         """Record the step. `traced` changes nothing, because simulated nodes always know their lines."""

@@ -284,9 +284,7 @@ def _sparse(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[
     place = HOST if device is None else placed(device)
 
     def there(data: Any) -> Any:
-        return (
-            self.move(func, data, place) if isinstance(data, torch.Tensor) and max_device_index(data) != place else data
-        )
+        return self.move(func, data, place) if isinstance(data, torch.Tensor) else data
 
     if place != HOST and any(isinstance(data, torch.Tensor) for data in (*args, *kwargs.values())):
         args = [there(data) for data in args]
