@@ -33,6 +33,8 @@ STOPS: Mapping[str, StepEventKind] = {
 }
 """Effects in the op table that stop a capture -> the kind of their event. The simulated device derives the effects
 `random`, `allocates` and `copies` from the tags of tensors instead, except for calls that exist only in Python."""
+RESEEDS = ("torch.manual_seed", "torch.cuda.manual_seed", "torch.cuda.manual_seed_all", "torch.cuda.set_rng_state")
+"Functions that seed the default generators of devices."
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +117,8 @@ class Pieces(Protocol):
 
 
 class Device(Protocol):
-    """One device. Methods with a body are defaults. While the simulated device is entered, functions of `torch.cuda` are
-    its own."""
+    """One device. Methods with a body are defaults. Inside `entered()` of the simulated device, the functions of
+    `torch.cuda` are simulated too."""
 
     name: str
     "The name in reports: `cuda:1` or `sim:1`."

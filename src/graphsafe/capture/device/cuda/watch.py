@@ -18,6 +18,7 @@ import torch
 from graphsafe.capture.answers.events import StepEventKind
 from graphsafe.capture.device.cuda import gpu_trace
 from graphsafe.capture.device.cuda.trace import Running, Sink, traced
+from graphsafe.capture.device.protocol import RESEEDS
 from graphsafe.capture.shared.collectives import OF_OBJECTS
 from graphsafe.capture.shared.replaced import replaced
 
@@ -33,19 +34,13 @@ _OF_RANKS: tuple[tuple[str, StepEventKind], ...] = (
     ("barrier", "wait"),
     *((name, "hidden-sync") for name in OF_OBJECTS),
 )
-_RESEEDS = (
-    "torch.manual_seed",
-    "torch.cuda.manual_seed",
-    "torch.cuda.manual_seed_all",
-    "torch.cuda.set_rng_state",
-)
 
 
 def waits_patched(running: Running) -> AbstractContextManager[None]:
     """Report calls that wait for the device or query it, directly or through events and streams. Also report calls that
     seed the device's generators. Each call is reported by its name."""
     changes = [_reporting(running, kind, spelled) for spelled, kind in _WAITS.items()]
-    changes += [_reporting(running, "random", spelled, how="reseed") for spelled in _RESEEDS]
+    changes += [_reporting(running, "random", spelled, how="reseed") for spelled in RESEEDS]
     if torch.distributed.is_available():
         changes.append(_reporting(running, "query", "torch.distributed.Work.is_completed"))
         changes += [(torch.distributed, name, _reporting_as_a_whole(running, name, kind)) for name, kind in _OF_RANKS]

@@ -23,18 +23,10 @@ CAPABILITY = (9, 0)
 MULTIPROCESSORS = 132
 NAME = "NVIDIA H200 (simulated)"
 
-_DTYPES = {
-    "FloatTensor": torch.float32,
-    "DoubleTensor": torch.float64,
-    "HalfTensor": torch.float16,
-    "BFloat16Tensor": torch.bfloat16,
-    "LongTensor": torch.int64,
-    "IntTensor": torch.int32,
-    "ShortTensor": torch.int16,
-    "CharTensor": torch.int8,
-    "ByteTensor": torch.uint8,
-    "BoolTensor": torch.bool,
-}
+_TENSOR_TYPES = (
+    "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor CharTensor ByteTensor "
+    "BoolTensor"
+).split()
 
 
 def replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
@@ -56,7 +48,7 @@ def replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
         ([torch.cuda.graphs], {"_cuda_isCurrentStreamCapturing": world.says_capturing}),
         ([torch.cuda, torch.cuda.random], _random(world)),
         ([torch.cuda, torch.cuda.memory], _memory(world)),
-        ([torch.cuda], {name: _legacy_type(name, dtype) for name, dtype in _DTYPES.items()}),
+        ([torch.cuda], {name: _legacy_type(name) for name in _TENSOR_TYPES}),
         ([torch.cuda.nvtx], dict.fromkeys(("range_push", "range_pop", "mark", "range_start", "range_end"), _nothing)),
         ([torch.backends.cuda], {"is_built": lambda: True}),
         ([torch._C._nn], {"_parse_to": _parse_to}),
@@ -269,8 +261,9 @@ def _on_any_device(real: type, simulated: type) -> type:
     return class_of(real.__name__, make, lambda value: isinstance(value, (real, simulated)))
 
 
-def _legacy_type(name: str, dtype: torch.dtype) -> type:
+def _legacy_type(name: str) -> type:
     """Return a type such as `torch.cuda.FloatTensor`: it constructs tensors and works in `isinstance`."""
+    dtype: torch.dtype = getattr(torch, name).dtype
 
     def make(*args: Any, **kwargs: Any) -> torch.Tensor:
         if args and isinstance(args[0], (list, tuple)):

@@ -128,7 +128,7 @@ class SimDevice(Device):
             torch.distributed.barrier()
 
     def limits(self) -> tuple[Limit, ...]:
-        return tuple(Limit("simulated", f"{what} {how}", why) for (what, how), why in self.world.limits.items())
+        return tuple(Limit("simulated", what, why) for what, why in self.world.limits.items())
 
     def seed(self, value: int) -> None:
         torch.default_generator.manual_seed(value)

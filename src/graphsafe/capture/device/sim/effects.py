@@ -95,7 +95,8 @@ def op_effects(
     if entry is None or not _may_happen(func, table):
         return ()
     found = []
-    for hit in entry.effects_of(_call(func, entry, args, kwargs)):
+    named = {parameter.name: value for parameter, value in zip(func._schema.arguments, args, strict=False)}
+    for hit in entry.effects_of(_form(entry, args, {**named, **kwargs})):
         kind = STOPS.get(hit.effect.kind)
         if hit.effect.kind == "copies" and entry.aten is None:
             found.append(OpEffect("copy-to-device", PAGEABLE, data={"pinned": False, "non_blocking": False}))
@@ -283,13 +284,8 @@ def _stopping_entry(func: Any, name: str, table: OpTable) -> Op | None:
     return entry if entry is not None and any(effect.kind in STOPS for effect in entry.effects) else None
 
 
-def _call(func: Any, entry: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
-    """Return an aten call in the op table's form, with the argument names of the schema."""
-    named = {parameter.name: value for parameter, value in zip(func._schema.arguments, args, strict=False)}
-    return _form(entry, args, {**named, **kwargs})
-
-
 def _form(entry: Op, args: Sequence[Any], named: Mapping[str, Any]) -> Call:
+    """Return a call in the op table's form."""
     first = next((value for value in args if isinstance(value, torch.Tensor)), None)
     dtype = None if first is None else _dtype(first)
     texts = entry.compares_texts

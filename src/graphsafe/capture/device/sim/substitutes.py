@@ -19,6 +19,7 @@ import torch.utils._foreach_utils
 import torch.utils._pytree as pytree
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
+from graphsafe.capture.device.protocol import RESEEDS
 from graphsafe.capture.device.sim import collectives, cuda, foreign
 from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.effects import Scope
@@ -35,7 +36,7 @@ from graphsafe.optable import Argument, Call
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
     if not (isinstance(pred, torch.Tensor) and _becomes_node("torch.cond")):
         return true_fn(*operands) if pred else false_fn(*operands)
-    worlds.current().limits["torch.cond", "runs both of its branches on the simulated device"] = (
+    worlds.current().limits["torch.cond runs both of its branches on the simulated device"] = (
         "in a CUDA graph they are two nodes, of which a replay runs one"
     )
     # Branches neither write nor alias their arguments, so both can run, and the predicate only selects the results.
@@ -77,9 +78,6 @@ _ASKED = ("has_torch_function", "has_torch_function_unary", "has_torch_function_
 _DEVICE_OF_WRAPPER = 7
 "The position of the device among the arguments of `_make_wrapper_subclass`."
 _GROUPING = "_group_tensors_by_device_and_dtype"
-_RESEEDS = frozenset(
-    {"torch.manual_seed", "torch.cuda.manual_seed", "torch.cuda.manual_seed_all", "torch.cuda.set_rng_state"}
-)
 _DEFAULT = torch.Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
 
 
@@ -124,7 +122,7 @@ def _replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
                 if getattr(module, "__dict__", {}).get(name) is real:
                     yield module, name, value
     for module, name, value in cuda.replacements(world):
-        reseeds = module is torch.cuda and f"torch.cuda.{name}" in _RESEEDS
+        reseeds = module is torch.cuda and f"torch.cuda.{name}" in RESEEDS
         yield module, name, _reseeding(f"torch.cuda.{name}", value) if reseeds else value
     yield from foreign.replacements()
     yield from collectives.replacements()
@@ -158,7 +156,7 @@ def _replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
 
 def _reseeding(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
     def reseed(world: World, real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        nested = world.here.scope.via in _RESEEDS
+        nested = world.here.scope.via in RESEEDS
         with world.via(name):
             if not nested:
                 world.emit("random", name, how="reseed")
@@ -297,7 +295,7 @@ def _under_modes(real: Callable[..., None], world: World) -> Callable[..., None]
 def _note_compile() -> None:
     world = worlds.active()
     if world is not None:
-        world.limits["torch.compile", "runs uncompiled on the simulated device"] = (
+        world.limits["torch.compile runs uncompiled on the simulated device"] = (
             "compiled code is made for a real GPU; its kernels, and what they allocate, cannot be predicted"
         )
 
@@ -318,7 +316,7 @@ _DEFAULT_DTYPE = torch.get_autocast_dtype
 
 
 def _note_autocast(world: World) -> None:
-    world.limits["autocast", "uses the CPU's list of operations"] = (
+    world.limits["autocast uses the CPU's list of operations"] = (
         "which operations autocast runs in lower precision differs between CPU and CUDA"
     )
 

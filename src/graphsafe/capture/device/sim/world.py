@@ -79,7 +79,8 @@ class World:
         "Whether the values of any memory depend on an unknown effect. The memory's tag names the effect."
         self.refusals_seen = 0
         "Number of events that a capture would refuse."
-        self.limits: dict[tuple[str, str], str] = {}
+        self.limits: dict[str, str] = {}
+        "The text of a limit -> the reason."
         self.asked: Callable[[Asked], None] | None = None
         """A function that is called when code asks whether a capture is under way; the code then gets the answer True.
         If this function is None, the code gets the true answer."""

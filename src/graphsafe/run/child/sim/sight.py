@@ -197,7 +197,7 @@ class SimSight(Sight):
 
     def limits(self) -> list[tuple[str, str, str]]:
         unknown = "the simulated device cannot predict it"
-        found = [("simulated", f"{what} {how}", why) for (what, how), why in self._world.limits.items()]
+        found = [("simulated", what, why) for what, why in self._world.limits.items()]
         found += [("unknown-operation", what, unknown) for what in self._world.unknown]
         found.append(("simulated", "a pool's bytes", "how a graph's pool reuses memory is not simulated"))
         if self._stacks:
