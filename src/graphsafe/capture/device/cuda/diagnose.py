@@ -32,7 +32,7 @@ class _Detective:
         self.stream = stream
         self.running = Running(self.event)
         self.running.before_op = self.before_op
-        self.running.after_op = self.after_op
+        self.running.after_op = lambda name, args: self.check()
         self.last: StepEvent | None = None
         self.guilty: Diagnosis | None = None
         self.on_side_stream = False
@@ -64,9 +64,6 @@ class _Detective:
         elif status == NOT_CAPTURING and any(isinstance(arg, torch.Tensor) and arg.is_cuda for arg in args):
             self.guilty = Diagnosis("foreign-stream", event)
             self.on_side_stream = here.cuda_stream != 0
-
-    def after_op(self, name: str, args: Sequence[Any]) -> None:
-        self.check()
 
     def unjoined(self) -> Diagnosis | None:
         for stream, event in self.others.values():

@@ -21,14 +21,17 @@ from graphsafe.capture.device.sim.session import Session
 def device_index(device: Any) -> int:
     """Return the index of `device`, which is an int, a string, a torch.device, or None for the current device."""
     world = worlds.current()
-    if device is None:
+    index = device
+    if device is not None and not isinstance(device, int):
+        named = torch.device(device)
+        if named.type != "cuda":
+            raise ValueError(f"Expected a cuda device, but got: {named}")
+        index = named.index
+    if index is None or index < 0:
         return world.here.device
-    if isinstance(device, int):
-        return world.here.device if device < 0 else world.checked(device)
-    named = torch.device(device)
-    if named.type != "cuda":
-        raise ValueError(f"Expected a cuda device, but got: {named}")
-    return world.here.device if named.index is None else world.checked(named.index)
+    if index >= world.count:
+        raise RuntimeError("CUDA error: invalid device ordinal")
+    return int(index)
 
 
 class Stream:

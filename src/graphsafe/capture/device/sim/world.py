@@ -92,11 +92,6 @@ class World:
     def installed(self) -> AbstractContextManager[None]:
         return replaced((sys.modules[__name__], "_current", self))
 
-    def checked(self, index: int) -> int:
-        if not 0 <= index < self.count:
-            raise RuntimeError("CUDA error: invalid device ordinal")
-        return index
-
     def on(self, index: int) -> AbstractContextManager[None]:
         return replaced((self.here, "device", index))
 
