@@ -86,29 +86,27 @@ def graphsafe_device(request: pytest.FixtureRequest) -> Iterator[torch.device]:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
     """Give a test and its fixtures their own simulated device, so that a capture that stays open does not affect other
     tests."""
-    index = _played(item)
-    if index is None:
+    name = _played(item)
+    if name is None:
         return (yield)
-    from graphsafe.capture.device.sim import SimDevice
-    from graphsafe.rulebook.book import load_rulebook
+    from graphsafe.capture.device import open_device
 
-    with SimDevice(index, load_rulebook().ops).entered():
+    with open_device(name).entered():
         return (yield)
 
 
-def _played(item: pytest.Item) -> int | None:
-    """Return the number of the simulated device on which a test runs, or None if the test does not run on one."""
+def _played(item: pytest.Item) -> str | None:
+    """Return the simulated device on which a test runs, or None if the test does not run on one."""
     if not isinstance(item, pytest.Function):
         return None
     asked = _asked(item.config)
     if asked is not None:
-        return int(asked.partition(":")[2] or 0) if asked.startswith("sim") else None
-    is_used = "graphsafe_device" in item.fixturenames or item.get_closest_marker("graphsafe") is not None
-    if not is_used:
+        return asked if asked.startswith("sim") else None
+    if "graphsafe_device" not in item.fixturenames and item.get_closest_marker("graphsafe") is None:
         return None
     import torch
 
-    return None if torch.cuda.is_available() else 0
+    return None if torch.cuda.is_available() else "sim"
 
 
 # Factories.
