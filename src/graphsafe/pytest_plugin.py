@@ -86,29 +86,27 @@ def graphsafe_device(request: pytest.FixtureRequest) -> Iterator[torch.device]:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
     """Give a test and its fixtures their own simulated device, so that a capture that stays open does not affect other
     tests."""
-    index = _played(item)
-    if index is None:
+    name = _played(item)
+    if name is None:
         return (yield)
-    from graphsafe.capture.device.sim import SimDevice
-    from graphsafe.rulebook.book import load_rulebook
+    from graphsafe.capture.device import open_device
 
-    with SimDevice(index, load_rulebook().ops).entered():
+    with open_device(name).entered():
         return (yield)
 
 
-def _played(item: pytest.Item) -> int | None:
-    """Return the number of the simulated device on which a test runs, or None if the test does not run on one."""
+def _played(item: pytest.Item) -> str | None:
+    """Return the simulated device on which a test runs, or None if the test does not run on one."""
     if not isinstance(item, pytest.Function):
         return None
     asked = _asked(item.config)
     if asked is not None:
-        return int(asked.partition(":")[2] or 0) if asked.startswith("sim") else None
-    is_used = "graphsafe_device" in item.fixturenames or item.get_closest_marker("graphsafe") is not None
-    if not is_used:
+        return asked if asked.startswith("sim") else None
+    if "graphsafe_device" not in item.fixturenames and item.get_closest_marker("graphsafe") is None:
         return None
     import torch
 
-    return None if torch.cuda.is_available() else 0
+    return None if torch.cuda.is_available() else "sim"
 
 
 # Factories.
@@ -145,16 +143,6 @@ def pytest_make_collect_report(
     return report
 
 
-def _named_arguments(function: Callable[..., object]) -> list[str]:
-    """Return the keyword-only arguments of a function. `device` is left out, because the mark takes `devices`."""
-    parameters = inspect.signature(function).parameters.values()
-    return [one.name for one in parameters if one.kind is one.KEYWORD_ONLY and one.name != "device"]
-
-
-_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-"The kinds of parameters that a fixture could fill."
-
-
 class Worse(AssertionError):
     """Raised if the result of a step is worse than its entry in graphsafe.lock."""
 
@@ -183,8 +171,9 @@ class Factory(pytest.Item):
 
     def _expected_fixtures(self) -> list[str]:
         """Return the factory's parameters that get no value, except for the device."""
-        parameters = [*inspect.signature(self._build).parameters.values()]
-        needed = [one.name for one in parameters[1:] if one.default is one.empty and one.kind in _NAMED]
+        parameters = [*inspect.signature(self._build).parameters.values()][1:]
+        named = [one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+        needed = [one.name for one in named if one.default is one.empty]
         return [name for name in needed if name not in (self._options.get("buckets") or {})]
 
     def runtest(self) -> None:
@@ -198,7 +187,9 @@ class Factory(pytest.Item):
         if fixtures := self._expected_fixtures():
             named = " and ".join(fixtures)
             raise RequestError(f"{self.name}: a factory gets no fixtures; make {named} in it, or give buckets")
-        allowed = ["ready", "devices", *_named_arguments(capture)]
+        options = inspect.signature(capture).parameters.values()
+        by_name = [one.name for one in options if one.kind is one.KEYWORD_ONLY]
+        allowed = ["ready", "devices", *(name for name in by_name if name != "device")]
         unknown = [*map(repr, self._unnamed), *(name for name in self._options if name not in allowed)]
         if unknown:
             what = f"the mark graphsafe takes no argument {', '.join(unknown)}"
@@ -207,10 +198,9 @@ class Factory(pytest.Item):
         if gave_no_answer(report):
             raise NotReady(failure_text(report), report)
         worse = self._against_lock(report)
-        is_ready = report.verdict == "ready" or not self._must_be_ready
         if worse:
             raise Worse("\n".join([*worse, "", failure_text(report)]))
-        if not is_ready:
+        if report.verdict != "ready" and self._must_be_ready:
             raise NotReady(failure_text(report), report)
 
     def _proof(self) -> Report:

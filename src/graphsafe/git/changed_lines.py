@@ -62,7 +62,8 @@ class Changes:
                 if entry is not None:
                     old[key] = entry.blob
         if len(old) < len(new):
-            gone = (entry.blob for name, entry in self.before.items() if name.endswith(".py") and self._is_gone(name))
+            python = [(name, entry.blob) for name, entry in self.before.items() if name.endswith(".py")]
+            gone = (blob for name, blob in python if not os.path.lexists(os.path.join(self.repository.top, name)))
             old.update((f"gone{number}.py", blob) for number, blob in enumerate(gone))
         found.update(self._compared(old, new))
         return found
@@ -99,9 +100,6 @@ class Changes:
         except OSError:
             return False
         return _hash(os.fsencode(target), entry.blob) == entry.blob
-
-    def _is_gone(self, name: str) -> bool:
-        return not os.path.lexists(os.path.join(self.repository.top, name))
 
 
 def only_changed(report: Report, changes: Changes, content: Content) -> Report:

@@ -43,7 +43,8 @@ def _of_source(frame: FrameType) -> str | None:
         value = _names(frame).get(node.func.id, getattr(builtins, node.func.id, None))
         if value is getattr(builtins, node.func.id, None):
             return f"torch.Tensor.{_BY_BUILTIN[node.func.id]}" if node.func.id in _BY_BUILTIN else None
-        return _dotted(value)
+        name = getattr(value, "__name__", None)
+        return None if name is None else public_name(getattr(value, "__module__", None) or "torch", name)
     if isinstance(node.func, ast.Attribute):
         owner = _value(node.func.value, frame)
         if isinstance(owner, ModuleType):
@@ -64,9 +65,3 @@ def _value(node: ast.expr, frame: FrameType) -> Any:
 
 def _names(frame: FrameType) -> Mapping[str, Any]:
     return {**frame.f_globals, **frame.f_locals}
-
-
-def _dotted(value: Any) -> str | None:
-    name = getattr(value, "__name__", None)
-    module = getattr(value, "__module__", None) or "torch"
-    return None if name is None else public_name(module, name)

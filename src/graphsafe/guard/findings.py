@@ -42,7 +42,7 @@ def own_first(findings: list[Finding]) -> list[Finding]:
 
 def failure_text(report: Report) -> str:
     """Return the verdict, the errors and warnings with their code, and the rest of the report."""
-    width = min(max(shutil.get_terminal_size().columns - 4, 60), 120)
+    width = _width()
     shown = own_first([finding for finding in unsuppressed(report) if finding.level != "note"])
     parts = [f"{report.called} is {report.verdict}"]
     if shown:
@@ -50,6 +50,10 @@ def failure_text(report: Report) -> str:
     rest = render_terminal([replace(report, findings=())], file_lines, colour=False, width=width)
     parts.append(rest.rstrip().rpartition("\n\n")[0])  # the report's last paragraph summarises its findings
     return "\n".join(part.rstrip() + "\n" for part in parts).rstrip()
+
+
+def _width() -> int:
+    return min(max(shutil.get_terminal_size().columns - 4, 60), 120)
 
 
 _TAKES_MEMORY = (
@@ -123,8 +127,7 @@ def message_of(
     if without:
         lines.append(f"{count(without, 'forbidden operation')} ran where no line of your code was running")
     if findings:
-        width = min(max(shutil.get_terminal_size().columns - 4, 60), 120)
-        lines += ["", render_findings(findings, file_lines, colour=False, width=width).rstrip()]
+        lines += ["", render_findings(findings, file_lines, colour=False, width=_width()).rstrip()]
     return "\n".join(lines)
 
 

@@ -13,6 +13,7 @@ from graphsafe.capture.device.protocol import MemoryEvent
 from graphsafe.capture.device.sim.foreign import OTHER_THREAD
 from graphsafe.capture.device.sim.world import LAUNCHED, World
 from graphsafe.capture.shared.frames import running_line
+from graphsafe.capture.shared.replaced import replaced
 from graphsafe.guard.source import Launches, Listener
 from graphsafe.report.model import CallSite
 
@@ -28,11 +29,11 @@ class SimSource:
     def watched(self, listener: Listener) -> Iterator[None]:
         world = self._world
         thread = threading.get_ident()
-        before = world.sink, world.stepping, [ledger.on_memory_event for ledger in world.ledgers]
+        outer = world.sink
 
         def event(event: StepEvent) -> None:
-            if before[0] is not None:
-                before[0](event)
+            if outer is not None:
+                outer(event)
             # Only calls like `torch.zeros` emit an event here. So device memory is reported by the memory ledger
             # (`tags.Ledger`), which sees every block.
             if threading.get_ident() == thread and (event.kind != "allocation" or event.data.get("pinned")):
@@ -40,36 +41,23 @@ class SimSource:
 
         def memory(taken: MemoryEvent) -> None:
             if taken.nbytes and threading.get_ident() == thread and listener.wants("allocation"):
-                listener.told(world.event("allocation", world.scope.via or "", taken.nbytes))
+                listener.told(world.event("allocation", world.here.scope.via or "", taken.nbytes))
 
-        world.sink, world.stepping = event, True
-        for ledger in world.ledgers:
-            ledger.on_memory_event = memory
-        try:
+        tellers = ((ledger, "on_memory_event", memory) for ledger in world.ledgers)
+        with replaced((world, "sink", event), (world, "stepping", True), *tellers):
             yield
-        finally:
-            world.sink, world.stepping, tellers = before
-            for ledger, told in zip(world.ledgers, tellers, strict=True):
-                ledger.on_memory_event = told
 
     @contextmanager
     def launches_counted(self) -> Iterator[Callable[[], Launches]]:
-        world = self._world
         thread = threading.get_ident()
-        before = world.launched
         sites: list[CallSite | None] = []
 
         def launched(kind: str, name: str) -> None:
             if threading.get_ident() == thread and kind in LAUNCHED:
                 sites.append(running_line())
-            if before is not None:
-                before(kind, name)
 
-        world.launched = launched
-        try:
+        with self._world.launches_reported(launched):
             yield lambda: Launches(len(sites), Counter(site for site in sites if site is not None))
-        finally:
-            world.launched = before
 
     def unknown(self) -> tuple[str, ...]:
         """Return the operations of this thread whose effects are unknown. Operations of other threads do not matter

@@ -47,20 +47,11 @@ _NOTHING_TO_SEE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The operations that are forbidden in a block."""
-
-    forbidden: frozenset[Forbiddable]
-    launches: int | None
-
-
 @dataclass(slots=True)
 class _Entered:
-    """One entry of a thread into a region. `rules` is None if the region allows everything."""
+    """One entry of a thread into a region."""
 
     region: Region
-    rules: Rules | None
     outer: int = 0
     "The number of the user's frames outside the block."
     begun: CallSite | None = None
@@ -91,9 +82,9 @@ class _Stack:
         everything."""
         forbidden = _KIND_OF.get(kind)
         for entry in reversed(self.entered):
-            if entry.rules is None:
+            if entry.region.forbidden is None:
                 return None
-            if forbidden in entry.rules.forbidden:
+            if forbidden in entry.region.forbidden:
                 return entry
         return None
 
@@ -102,12 +93,12 @@ class _Stack:
 
         Raises RequestError if no source can watch this thread, or if launches are already being counted.
         """
-        if entry.rules is not None:
+        if entry.region.forbidden is not None:
             if self.source is None:
                 source = _source_here()
                 self.watching.enter_context(source.watched(self))
                 self.source = source
-            if entry.rules.launches is not None:
+            if entry.region.launches is not None:
                 entry.launched = entry.counting.enter_context(self.source.launches_counted())
         self.entered.append(entry)
 
@@ -115,7 +106,7 @@ class _Stack:
         entry = next(entry for entry in reversed(self.entered) if entry.region is region)
         entry.counting.close()
         self.entered.remove(entry)
-        if all(left.rules is None for left in self.entered):
+        if all(left.region.forbidden is None for left in self.entered):
             self.source = None
             self.watching.close()
         return entry
@@ -150,17 +141,19 @@ def is_watched() -> bool:
 
 
 class Region:
-    """A block to which `rules` apply, or which is exempt from the rules around it.
+    """A block in which operations are forbidden, or which is exempt from the regions around it.
 
     Any thread can enter it any number of times.
     """
 
-    def __init__(self, rules: Rules | None) -> None:
-        self._rules = rules
+    def __init__(self, forbidden: frozenset[Forbiddable] | None, launches: int | None = None) -> None:
+        """`forbidden` is None if the region allows everything. `launches` is the largest number of launches."""
+        self.forbidden = forbidden
+        self.launches = launches
 
     def __enter__(self) -> None:
-        entry, frame = _Entered(self, self._rules), sys._getframe(1)
-        if self._rules is not None:
+        entry, frame = _Entered(self), sys._getframe(1)
+        if self.forbidden is not None:
             frames, _ = user_frames(frame)
             entry.outer = len(frames) - is_user_file(frame.f_code.co_filename)
             entry.begun = frames[-1] if frames else None
@@ -174,15 +167,14 @@ class Region:
         __tracebackhide__ = True
         source = _here.stack.source
         entry = _here.stack.pop(self)
-        if entry.rules is None or source is None:
+        if self.forbidden is None or source is None:
             return
         launched = entry.launched()
-        most = entry.rules.launches
-        if not entry.events and (most is None or launched.count <= most):
+        if not entry.events and (self.launches is None or launched.count <= self.launches):
             _warn_of_unknown(source.unknown())
             return
         findings = findings_of(entry.events, source.evidence)
-        text = message_of(findings, entry.events, entry.begun, launched, most)
+        text = message_of(findings, entry.events, entry.begun, launched, self.launches)
         if error is None:
             raise Forbidden(text, findings)
         if hasattr(error, "add_note"):
@@ -229,7 +221,7 @@ def forbid(
         raise ValueError("graphsafe.forbid forbids nothing: set syncs, copies, allocations or launches")
     if launches is not None and (type(launches) is not int or launches < 0):
         raise ValueError(f"graphsafe.forbid: launches is a whole number from 0 on, or None, not {launches!r}")
-    return Region(Rules(forbidden, launches))
+    return Region(forbidden, launches)
 
 
 def allow(reason: str) -> Region:

@@ -150,10 +150,8 @@ def confirmed(
 
 def _title(name: str, key: Key, of_several: bool) -> str:
     device, bucket, rank = key
-    parts = [name, *bucket.replace("=", " ").split("  ")] if bucket else [name]
-    if rank is not None:
-        parts.append(f"rank {rank}")
-    return ", ".join(parts) + (f" on {device}" if of_several else "")
+    parts = (name, bucket.replace("=", " "), "" if rank is None else f"rank {rank}")
+    return ", ".join(filter(None, parts)) + (f" on {device}" if of_several else "")
 
 
 def _changes(before: Proven, after: Proven, report: Report, introduced: Introduced) -> Iterator[tuple[str, bool]]:

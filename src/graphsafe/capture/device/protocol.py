@@ -17,6 +17,7 @@ import torch
 
 from graphsafe.capture.answers.build import DeviceMemory
 from graphsafe.capture.answers.events import Asked, CaptureFailure, Diagnosis, StepEvent, StepEventKind
+from graphsafe.capture.shared.replaced import replays_watched
 from graphsafe.report.model import CallSite, Limit
 from graphsafe.report.probes.construct import Attempt
 from graphsafe.report.probes.order import Race
@@ -32,6 +33,8 @@ STOPS: Mapping[str, StepEventKind] = {
 }
 """Effects in the op table that stop a capture -> the kind of their event. The simulated device derives the effects
 `random`, `allocates` and `copies` from the tags of tensors instead, except for calls that exist only in Python."""
+RESEEDS = ("torch.manual_seed", "torch.cuda.manual_seed", "torch.cuda.manual_seed_all", "torch.cuda.set_rng_state")
+"Functions that seed the default generators of devices."
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,8 @@ class Pieces(Protocol):
 
 
 class Device(Protocol):
-    """One device. Methods with a body are defaults."""
+    """One device. Methods with a body are defaults. Inside `entered()` of the simulated device, the functions of
+    `torch.cuda` are simulated too."""
 
     name: str
     "The name in reports: `cuda:1` or `sim:1`."
@@ -154,6 +158,7 @@ class Device(Protocol):
     def random_source(self) -> torch._C.Generator:
         """Return a generator that shares the current state of this device's default generator. Both generators share
         the state until the program replaces it (`graphsafe_set_state`)."""
+        return torch.cuda.default_generators[self.torch_device.index].graphsafe_get_state()
 
     def draw(self, device: str) -> str | None:
         """Draw one number and put the offset back. Return the error's message if the generator is broken, else None."""
@@ -177,6 +182,7 @@ class Device(Protocol):
 
     def watch_replays(self, sink: Callable[[tuple[CallSite, ...]], None]) -> AbstractContextManager[None]:
         """Call `sink` with the user's frames each time that the user's code replays a graph."""
+        return replays_watched(torch.cuda.CUDAGraph, sink)
 
     def watch_memory(self) -> AbstractContextManager[list[MemoryEvent]]:
         """Yield a list. After the block, the list holds the allocations and releases in the block, in order. The
@@ -201,6 +207,7 @@ class Device(Protocol):
     def shared_pool(self) -> Any:
         """Return a pool for several recordings. The recordings use the same memory, so they must be replayed one at a
         time."""
+        return torch.cuda.graph_pool_handle()
 
     def pieces(self) -> Pieces:
         """Return a `Pieces` object, for a step that is captured in several parts."""

@@ -26,8 +26,7 @@ from graphsafe.capture.device.cuda.trace import NodePlaces
 from graphsafe.capture.device.cuda.watch import step_watched
 from graphsafe.capture.device.protocol import Device, Kernels, MemoryEvent, NotComparable, RandomState, Recording
 from graphsafe.capture.shared.frames import user_frames
-from graphsafe.capture.shared.replaced import replaced, replays_watched
-from graphsafe.report.model import CallSite
+from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.probes.order import Race
 from graphsafe.report.probes.timeline import Timeline
 
@@ -86,9 +85,6 @@ class CudaDevice(Device):
                 states[f"cuda:{index}"] = RandomState(0, 0)
         return states
 
-    def random_source(self) -> torch._C.Generator:
-        return torch.cuda.default_generators[self.index].graphsafe_get_state()
-
     def draw(self, device: str) -> str | None:
         index = int(device.partition(":")[2])
         generator = torch.cuda.default_generators[index]
@@ -126,9 +122,6 @@ class CudaDevice(Device):
         default = torch.cuda.current_stream(index) == torch.cuda.default_stream(index)
         return f"cuda:{index}, {'default' if default else 'side'} stream"
 
-    def watch_replays(self, sink: Callable[[tuple[CallSite, ...]], None]) -> AbstractContextManager[None]:
-        return replays_watched(torch.cuda.CUDAGraph, sink)
-
     def watch_memory(self) -> AbstractContextManager[list[MemoryEvent]]:
         return allocations_watched(self.index)
 
@@ -142,9 +135,6 @@ class CudaDevice(Device):
         # `torch.cuda.is_current_stream_capturing` looks up this name when it is called. So code that imported that
         # function earlier gets this answer too.
         return replaced((torch.cuda.graphs, "_cuda_isCurrentStreamCapturing", answer))
-
-    def shared_pool(self) -> Any:
-        return torch.cuda.graph_pool_handle()
 
     def record(self, step: Callable[[], Any], traced: bool = False, pool: Any = None) -> Recording | CaptureFailure:
         graph = torch.cuda.CUDAGraph(keep_graph=True)

@@ -32,7 +32,7 @@ class _Detective:
         self.stream = stream
         self.running = Running(self.event)
         self.running.before_op = self.before_op
-        self.running.after_op = self.after_op
+        self.running.after_op = lambda name, args: self.check()
         self.last: StepEvent | None = None
         self.guilty: Diagnosis | None = None
         self.on_side_stream = False
@@ -40,7 +40,7 @@ class _Detective:
         self.others: dict[int, tuple[torch.cuda.Stream, StepEvent]] = {}
 
     def event(self, event: StepEvent) -> None:
-        if self.guilty is None and event.kind not in ("allocation",):
+        if self.guilty is None and event.kind != "allocation":
             self.check()
             self.last = event
 
@@ -64,9 +64,6 @@ class _Detective:
         elif status == NOT_CAPTURING and any(isinstance(arg, torch.Tensor) and arg.is_cuda for arg in args):
             self.guilty = Diagnosis("foreign-stream", event)
             self.on_side_stream = here.cuda_stream != 0
-
-    def after_op(self, name: str, args: Sequence[Any]) -> None:
-        self.check()
 
     def unjoined(self) -> Diagnosis | None:
         for stream, event in self.others.values():
@@ -94,19 +91,15 @@ def diagnosed(step: Callable[[], Any], stream: torch.cuda.Stream) -> Diagnosis |
 def _attempted(step: Callable[[], Any], stream: torch.cuda.Stream, mode: str) -> Diagnosis | None:
     """Return the cause that one watched capture shows, or None. `mode` is CUDA's mode of capture errors."""
     detective = _Detective(stream)
-
-    def watched() -> None:
-        with waits_patched(detective.running), traced(detective.running):
-            try:
-                step()
-            finally:
-                detective.check()
-
     graph = torch.cuda.CUDAGraph()
-    unjoined: list[Diagnosis | None] = []
+    unjoined: Diagnosis | None = None
     with suppress(Exception), torch.cuda.graph(graph, stream=stream, capture_error_mode=mode):
         try:
-            watched()
+            with waits_patched(detective.running), traced(detective.running):
+                try:
+                    step()
+                finally:
+                    detective.check()
         except BaseException as error:
             if detective.guilty is None:
                 detective.guilty = _raised(detective, error)
@@ -114,8 +107,8 @@ def _attempted(step: Callable[[], Any], stream: torch.cuda.Stream, mode: str) ->
                 detective.guilty = replace(detective.guilty, cause="unjoined-stream")  # joined, but never forked
             raise
         finally:
-            unjoined.append(detective.unjoined())
-    return detective.guilty or next((found for found in unjoined if found is not None), None)
+            unjoined = detective.unjoined()
+    return detective.guilty or unjoined
 
 
 def _raised(detective: _Detective, error: BaseException) -> Diagnosis | None:
@@ -127,4 +120,4 @@ def _raised(detective: _Detective, error: BaseException) -> Diagnosis | None:
     last = detective.last
     if last is not None and last.frames and last.frames[-1] == frames[-1]:
         return Diagnosis("operation", last)
-    return Diagnosis("operation", replace(StepEvent("hidden-sync", "", frames, span), via=detective.running.via))
+    return Diagnosis("operation", StepEvent("hidden-sync", "", frames, span, detective.running.via))

@@ -45,6 +45,7 @@ def timeline_of(plain: Sequence[Event], named: Sequence[Event] = (), places: Seq
     `named` is another profile of the same step, with marks around the lines in `places`. The times in `named` are not
     used, because marks take time. But `named` gives the lines of the calls that both profiles have.
     """
+    plain, named = _timed(plain), _timed(named)
     step = _step(plain)
     if step is None:
         return Timeline("skipped", reason="the profiler recorded no step")
@@ -97,7 +98,7 @@ def _timed(events: Iterable[Event]) -> list[Event]:
 
 def _step(events: Iterable[Event]) -> _Span | None:
     """Return the mark around the step. The device's copy of the mark is ignored."""
-    marks = [event for event in _timed(events) if event["name"] == STEP and not str(event.get("cat")).startswith("gpu")]
+    marks = [event for event in events if event["name"] == STEP and not str(event.get("cat")).startswith("gpu")]
     return _span(marks[0], "wait") if marks else None
 
 
@@ -110,7 +111,7 @@ def _calls(events: Iterable[Event], step: _Span) -> list[_Span]:
     """Return the calls during the step, in order. A call inside another call counts as part of the outer call."""
     found: list[_Span] = []
     last: dict[object, float] = {}
-    for event in sorted(_timed(events), key=lambda event: (float(event["ts"]), -float(event["dur"]))):
+    for event in sorted(events, key=lambda event: (float(event["ts"]), -float(event["dur"]))):
         kind = _kind(str(event["name"])) if event.get("cat") in _CALLS else None
         if kind is None or not step.begin <= float(event["ts"]) <= step.end:
             continue
@@ -124,7 +125,7 @@ def _calls(events: Iterable[Event], step: _Span) -> list[_Span]:
 def _work(events: Iterable[Event], calls: Sequence[_Span]) -> list[_Span]:
     """Return the device's work that these calls launched, in order."""
     own = {call.correlation for call in calls} - {None}
-    spans = [_span(event, _WORK[event["cat"]]) for event in _timed(events) if event.get("cat") in _WORK]
+    spans = [_span(event, _WORK[event["cat"]]) for event in events if event.get("cat") in _WORK]
     return sorted((one for one in spans if one.correlation in own), key=lambda one: (one.begin, one.end))
 
 
@@ -165,7 +166,7 @@ def _same(calls: Sequence[_Span], others: Sequence[_Span]) -> Iterator[tuple[int
 def _marked(events: Iterable[Event], step: _Span, calls: Sequence[_Span], places: Sequence[str]) -> list[str | None]:
     """Return the innermost marked line around each call. If no line is marked on the call's own thread, use the line on
     the step's thread."""
-    marks = [_span(event, "wait") for event in _timed(events) if str(event["name"]).startswith(LINE)]
+    marks = [_span(event, "wait") for event in events if str(event["name"]).startswith(LINE)]
     moments = [*((mark.begin, 0, mark) for mark in marks), *((call.begin, 1, call) for call in calls)]
     moments.sort(key=lambda moment: (moment[0], moment[1], -moment[2].end))
     running: dict[object, list[_Span]] = {}

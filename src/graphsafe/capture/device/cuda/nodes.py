@@ -108,7 +108,9 @@ def differences(
         found.append(_difference(op, "count", second, f"{len(first)} nodes", f"{len(second)} nodes", places))
     for number, (one, other) in enumerate(zip(first, second, strict=False)):
         if (one.kind, one.name) != (other.kind, other.name):
-            found.append(_difference(number, "operation", second, _named(one), _named(other), places))
+            found.append(
+                _difference(number, "operation", second, one.name or one.kind, other.name or other.kind, places)
+            )
             break  # later nodes no longer correspond to each other, so all would differ
         if one.launch != other.launch:
             found.append(_difference(number, "extent", second, str(one.launch), str(other.launch), places))
@@ -133,10 +135,10 @@ def _changed(
 
 
 def _first_other(first: Sequence[GraphNode], second: Sequence[GraphNode]) -> int:
-    for number, (one, other) in enumerate(zip_longest(first, second)):
-        if one is None or other is None or (one.kind, one.name) != (other.kind, other.name):
-            return number
-    return 0
+    pairs = enumerate(zip_longest(first, second))
+    return next(
+        at for at, (one, other) in pairs if not one or not other or (one.kind, one.name) != (other.kind, other.name)
+    )
 
 
 def _difference(
@@ -148,10 +150,6 @@ def _difference(
         return Difference(number, what, name, before, after)
     frames, span, op = place
     return Difference(number, what, op or name, before, after, frames, span)
-
-
-def _named(node: GraphNode) -> str:
-    return node.name or node.kind
 
 
 def _memories(before: int, after: int, pools: tuple[Pool, Pool], segments: Segments) -> tuple[str, str]:

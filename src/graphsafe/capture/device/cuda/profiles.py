@@ -56,9 +56,12 @@ class Lines:
     """Marks each line of the user's code while the line runs, in all threads."""
 
     def __init__(self) -> None:
-        self.places: list[str] = []
-        "The index in a mark -> `/folder/cache.py:41`."
         self._numbers: dict[str, int] = {}
+        "`/folder/cache.py:41` -> the index in a mark."
+
+    @property
+    def places(self) -> list[str]:
+        return list(self._numbers)
 
     def run(self, step: Callable[[], Any]) -> Any:
         """Run a step with its lines marked."""
@@ -77,14 +80,9 @@ class Lines:
                 running.__exit__(None, None, None)
                 running = None
             if event == "line":
-                running = _mark(f"{LINE}{self._number(f'{path}:{frame.f_lineno}')}")
+                number = self._numbers.setdefault(f"{path}:{frame.f_lineno}", len(self._numbers))
+                running = _mark(f"{LINE}{number}")
                 running.__enter__()
             return local
 
         return local
-
-    def _number(self, place: str) -> int:
-        if place not in self._numbers:
-            self._numbers[place] = len(self.places)
-            self.places.append(place)
-        return self._numbers[place]

@@ -8,7 +8,8 @@ the trace cannot be removed; this is one reason why the step child is a separate
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -17,43 +18,39 @@ import torch
 from graphsafe.capture.answers.events import StepEventKind
 from graphsafe.capture.device.cuda import gpu_trace
 from graphsafe.capture.device.cuda.trace import Running, Sink, traced
+from graphsafe.capture.device.protocol import RESEEDS
 from graphsafe.capture.shared.collectives import OF_OBJECTS
 from graphsafe.capture.shared.replaced import replaced
 
-_WAITS: tuple[tuple[Any, str, str, StepEventKind], ...] = (
-    (torch.cuda, "synchronize", "torch.cuda.synchronize", "wait"),
-    (torch.cuda.Event, "synchronize", "torch.cuda.Event.synchronize", "wait"),
-    (torch.cuda.Event, "elapsed_time", "torch.cuda.Event.elapsed_time", "query"),
-    (torch.cuda.Event, "query", "torch.cuda.Event.query", "query"),
-    (torch.cuda.Stream, "synchronize", "torch.cuda.Stream.synchronize", "wait"),
-    (torch.cuda.Stream, "query", "torch.cuda.Stream.query", "query"),
-)
+_WAITS: Mapping[str, StepEventKind] = {
+    "torch.cuda.synchronize": "wait",
+    "torch.cuda.Event.synchronize": "wait",
+    "torch.cuda.Event.elapsed_time": "query",
+    "torch.cuda.Event.query": "query",
+    "torch.cuda.Stream.synchronize": "wait",
+    "torch.cuda.Stream.query": "query",
+}
 _OF_RANKS: tuple[tuple[str, StepEventKind], ...] = (
     ("barrier", "wait"),
     *((name, "hidden-sync") for name in OF_OBJECTS),
-)
-_RESEEDS: tuple[tuple[Any, str, str], ...] = (
-    (torch, "manual_seed", "torch.manual_seed"),
-    (torch.cuda, "manual_seed", "torch.cuda.manual_seed"),
-    (torch.cuda, "manual_seed_all", "torch.cuda.manual_seed_all"),
-    (torch.cuda, "set_rng_state", "torch.cuda.set_rng_state"),
 )
 
 
 def waits_patched(running: Running) -> AbstractContextManager[None]:
     """Report calls that wait for the device or query it, directly or through events and streams. Also report calls that
     seed the device's generators. Each call is reported by its name."""
-    changes = [(owner, name, _reporting(running, owner, name, kind, spelled)) for owner, name, spelled, kind in _WAITS]
-    for owner, name, spelled in _RESEEDS:
-        changes.append((owner, name, _reporting(running, owner, name, "random", spelled, how="reseed")))
+    changes = [_reporting(running, kind, spelled) for spelled, kind in _WAITS.items()]
+    changes += [_reporting(running, "random", spelled, how="reseed") for spelled in RESEEDS]
     if torch.distributed.is_available():
-        work, asks = torch.distributed.Work, "is_completed"
-        changes.append((work, asks, _reporting(running, work, asks, "query", "torch.distributed.Work.is_completed")))
+        changes.append(_reporting(running, "query", "torch.distributed.Work.is_completed"))
         changes += [(torch.distributed, name, _reporting_as_a_whole(running, name, kind)) for name, kind in _OF_RANKS]
     return replaced(*changes)
 
 
-def _reporting(running: Running, owner: Any, name: str, kind: StepEventKind, spelled: str, **data: Any) -> Any:
+def _reporting(running: Running, kind: StepEventKind, spelled: str, **data: Any) -> tuple[Any, str, Any]:
+    """Return the owner, the name and the replacement of the function that is spelled like this."""
+    _, *folders, name = spelled.split(".")
+    owner: Any = functools.reduce(getattr, folders, torch)
     original = getattr(owner, name)
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -65,7 +62,7 @@ def _reporting(running: Running, owner: Any, name: str, kind: StepEventKind, spe
         finally:
             running.reported = False
 
-    return call
+    return owner, name, call
 
 
 def _reporting_as_a_whole(running: Running, name: str, kind: StepEventKind) -> Any:

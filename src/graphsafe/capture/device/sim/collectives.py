@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 
 from graphsafe.capture.device.sim import world as worlds
-from graphsafe.capture.device.sim.legality import EVENT_IN_CAPTURE, NOT_PERMITTED
+from graphsafe.capture.device.sim.legality import EVENT_IN_CAPTURE
 from graphsafe.capture.device.sim.nodes import Node, SimStream
 from graphsafe.capture.device.sim.streams import Event, Stream
 from graphsafe.capture.device.sim.tags import HOST, max_device_index, put_tag
@@ -120,8 +120,9 @@ def _add(
 ) -> None:
     assert world.session is not None
     frames, span = user_frames()
-    node = Node(func, args, kwargs, outputs, func.name, "kernel", None, frames, span, written)
-    world.session.add(stream.sim_stream, node)
+    world.session.add(
+        Node(stream.sim_stream, func, args, kwargs, outputs, func.name, "kernel", None, frames, span, written)
+    )
 
 
 @dataclass(frozen=True)
@@ -257,8 +258,6 @@ class SimWork:
 
 
 def _of_objects(name: str, world: World, real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    with world.via(name):
-        world.emit("hidden-sync", name)
-        world.refuse(NOT_PERMITTED, name, "hidden-sync")
+    world.host_wait(name, "hidden-sync")
     with world.unseen():
         return real(*args, **kwargs)

@@ -10,7 +10,7 @@ import torch
 import torch.cuda.amp
 import torch.cuda.nvtx
 
-from graphsafe.capture.device.sim.generators import Generator
+from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.graphs import CUDAGraph, graph, graph_pool_handle
 from graphsafe.capture.device.sim.nodes import SimStream
 from graphsafe.capture.device.sim.streams import DeviceContext, Event, Stream, StreamContext, device_index
@@ -23,35 +23,17 @@ CAPABILITY = (9, 0)
 MULTIPROCESSORS = 132
 NAME = "NVIDIA H200 (simulated)"
 
-_DTYPES = {
-    "FloatTensor": torch.float32,
-    "DoubleTensor": torch.float64,
-    "HalfTensor": torch.float16,
-    "BFloat16Tensor": torch.bfloat16,
-    "LongTensor": torch.int64,
-    "IntTensor": torch.int32,
-    "ShortTensor": torch.int16,
-    "CharTensor": torch.int8,
-    "ByteTensor": torch.uint8,
-    "BoolTensor": torch.bool,
-}
+_TENSOR_TYPES = (
+    "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor CharTensor ByteTensor "
+    "BoolTensor"
+).split()
 
 
 def replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
     """Yield the owner, the name and the new value of every attribute to replace."""
     tables: list[tuple[list[Any], Mapping[str, Any]]] = [
         ([torch.cuda], _devices(world)),
-        ([torch.cuda, torch.cuda.streams], {"Stream": Stream, "Event": Event, "ExternalStream": _external(world)}),
-        (
-            [torch.cuda],
-            {
-                "stream": StreamContext,
-                "StreamContext": StreamContext,
-                "current_stream": lambda device=None: Stream.of(world.current_sim_stream(device_index(device))),
-                "default_stream": lambda device=None: Stream.of(world.defaults[device_index(device)]),
-                "set_stream": lambda stream: None if stream is None else world.set_current_stream(stream.sim_stream),
-            },
-        ),
+        ([torch.cuda, torch.cuda.streams], {"Stream": Stream, "Event": Event, "ExternalStream": _external_stream}),
         (
             [torch.cuda, torch.cuda.graphs],
             {
@@ -66,23 +48,19 @@ def replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
         ([torch.cuda.graphs], {"_cuda_isCurrentStreamCapturing": world.says_capturing}),
         ([torch.cuda, torch.cuda.random], _random(world)),
         ([torch.cuda, torch.cuda.memory], _memory(world)),
-        ([torch.cuda], {name: _legacy_type(name, dtype) for name, dtype in _DTYPES.items()}),
-        (
-            [torch.cuda.nvtx],
-            {name: _nothing for name in ("range_push", "range_pop", "mark", "range_start", "range_end")},
-        ),
+        ([torch.cuda], {name: _legacy_type(name) for name in _TENSOR_TYPES}),
+        ([torch.cuda.nvtx], dict.fromkeys(("range_push", "range_pop", "mark", "range_start", "range_end"), _nothing)),
         ([torch.backends.cuda], {"is_built": lambda: True}),
         ([torch._C._nn], {"_parse_to": _parse_to}),
         ([torch.backends.cudnn], {"is_acceptable": lambda tensor: False}),
+        ([torch.accelerator], _accelerator(world)),
     ]
-    if hasattr(torch, "accelerator"):
-        tables.append(([torch.accelerator], _accelerator(world)))
     for owners, values in tables:
         for owner in owners:
             for name, value in values.items():
                 yield owner, name, value
-    yield torch, "Stream", _kind("Stream", torch.Stream, Stream)
-    yield torch, "Event", _kind("Event", torch.Event, Event)
+    yield torch, "Stream", _on_any_device(torch.Stream, Stream)
+    yield torch, "Event", _on_any_device(torch.Event, Event)
 
 
 def _nothing(*args: Any, **kwargs: Any) -> None:
@@ -104,14 +82,10 @@ def _parse_to(*args: Any, **kwargs: Any) -> Any:
 
 
 def _devices(world: World) -> dict[str, Any]:
-    def set_device(device: Any) -> None:
-        if device != -1:
-            world.device = device_index(device)
-
     def exchange(index: int) -> int:
-        before = world.device
+        before = world.here.device
         if index >= 0:
-            world.device = index
+            world.here.device = index
         return before
 
     def properties(device: Any = None) -> Any:
@@ -151,8 +125,8 @@ def _devices(world: World) -> dict[str, Any]:
         "_lazy_init": _nothing,
         "_is_in_bad_fork": lambda: False,
         "device_count": lambda: world.count,
-        "current_device": lambda: world.device,
-        "set_device": set_device,
+        "current_device": lambda: world.here.device,
+        "set_device": lambda device: setattr(world.here, "device", device_index(device)),
         "device": DeviceContext,
         "device_of": DeviceOf,
         "_exchange_device": exchange,
@@ -170,29 +144,25 @@ def _devices(world: World) -> dict[str, Any]:
         "get_sync_debug_mode": lambda: 0,
         "current_blas_handle": lambda: 0,
         "_sleep": _nothing,
+        "stream": StreamContext,
+        "StreamContext": StreamContext,
+        "current_stream": lambda device=None: Stream.of(world.current_sim_stream(device_index(device))),
+        "default_stream": lambda device=None: Stream.of(world.defaults[device_index(device)]),
+        "set_stream": lambda stream: None if stream is None else world.set_current_stream(stream.sim_stream),
     }
 
 
-def _external(world: World) -> Callable[..., Stream]:
-    def external(pointer: int, device: Any = None, **_: Any) -> Stream:
-        world.record_unknown_effect("torch.cuda.ExternalStream")
-        return Stream.of(SimStream(device_index(device), foreign=True))
-
-    return external
+def _external_stream(pointer: int, device: Any = None, **_: Any) -> Stream:
+    worlds.current().record_unknown_effect("torch.cuda.ExternalStream")
+    return Stream.of(SimStream(device_index(device), foreign=True))
 
 
 def _random(world: World) -> dict[str, Any]:
-    defaults = tuple(map(Generator.of, world.sources))
+    defaults = world.generators
 
     def manual_seed_all(seed: int) -> None:
         for generator in defaults:
             generator.manual_seed(seed)
-
-    def get_rng_state(device: Any = "cuda") -> torch.Tensor:
-        return defaults[device_index(device)].get_state()
-
-    def set_rng_state(state: torch.Tensor, device: Any = "cuda") -> None:
-        defaults[device_index(device)].set_state(state)
 
     def set_rng_state_all(states: Iterable[torch.Tensor]) -> None:
         for generator, state in zip(defaults, states, strict=False):
@@ -200,14 +170,14 @@ def _random(world: World) -> dict[str, Any]:
 
     return {
         "default_generators": defaults,
-        "manual_seed": lambda seed: _nothing(defaults[world.device].manual_seed(seed)),
+        "manual_seed": lambda seed: _nothing(defaults[world.here.device].manual_seed(seed)),
         "manual_seed_all": manual_seed_all,
-        "seed": lambda: _nothing(defaults[world.device].seed()),
+        "seed": lambda: _nothing(defaults[world.here.device].seed()),
         "seed_all": lambda: manual_seed_all(defaults[0].seed()),
-        "initial_seed": lambda: defaults[world.device].initial_seed(),
-        "get_rng_state": get_rng_state,
+        "initial_seed": lambda: defaults[world.here.device].initial_seed(),
+        "get_rng_state": lambda device="cuda": defaults[device_index(device)].get_state(),
         "get_rng_state_all": lambda: [generator.get_state() for generator in defaults],
-        "set_rng_state": set_rng_state,
+        "set_rng_state": lambda state, device="cuda": _nothing(defaults[device_index(device)].set_state(state)),
         "set_rng_state_all": set_rng_state_all,
     }
 
@@ -249,17 +219,14 @@ def _memory(world: World) -> dict[str, Any]:
 
 
 def _accelerator(world: World) -> dict[str, Any]:
-    def set_index(device: Any) -> None:
-        world.device = device_index(device)
-
     values: dict[str, Any] = {
         "is_available": lambda: True,
         "device_count": lambda: world.count,
         "current_accelerator": lambda check_available=False: torch.device("cuda"),
-        "current_device_index": lambda: world.device,
-        "current_device_idx": lambda: world.device,
-        "set_device_index": set_index,
-        "set_device_idx": set_index,
+        "current_device_index": lambda: world.here.device,
+        "current_device_idx": lambda: world.here.device,
+        "set_device_index": lambda device: setattr(world.here, "device", device_index(device)),
+        "set_device_idx": lambda device: setattr(world.here, "device", device_index(device)),
         "device_index": DeviceContext,
         "current_stream": lambda device=None: Stream.of(world.current_sim_stream(device_index(device))),
         "set_stream": lambda stream: world.set_current_stream(stream.sim_stream),
@@ -268,31 +235,42 @@ def _accelerator(world: World) -> dict[str, Any]:
     return {name: value for name, value in values.items() if hasattr(torch.accelerator, name)}
 
 
-def _kind(name: str, real: type, simulated: type) -> type:
+def class_of(
+    name: str, make: Callable[..., Any], is_instance: Callable[[Any], bool], attributes: Mapping[str, Any] | None = None
+) -> type:
+    """Return a class that calls `make` when it is called, and `is_instance` for `isinstance`."""
+
+    class Kind(type):
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            return make(*args, **kwargs)
+
+        def __instancecheck__(cls, value: Any) -> bool:
+            return is_instance(value)
+
+    return Kind(name, (), dict(attributes or {}))
+
+
+def _on_any_device(real: type, simulated: type) -> type:
     """Return a class that makes simulated streams or events if it is called with `device="cuda"`."""
 
-    class Kind(type):
-        def __call__(cls, device: Any = None, *args: Any, **kwargs: Any) -> Any:
-            if device is None or isinstance(device, int) or torch.device(device).type == "cuda":
-                return simulated(device, **kwargs) if simulated is Stream else simulated(**kwargs)
-            return real(device, *args, **kwargs)
+    def make(device: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if device is None or isinstance(device, int) or torch.device(device).type == "cuda":
+            return simulated(device, **kwargs) if simulated is Stream else simulated(**kwargs)
+        return real(device, *args, **kwargs)
 
-        def __instancecheck__(cls, value: Any) -> bool:
-            return isinstance(value, (real, simulated))
-
-    return Kind(name, (), {})
+    return class_of(real.__name__, make, lambda value: isinstance(value, (real, simulated)))
 
 
-def _legacy_type(name: str, dtype: torch.dtype) -> type:
+def _legacy_type(name: str) -> type:
     """Return a type such as `torch.cuda.FloatTensor`: it constructs tensors and works in `isinstance`."""
+    dtype: torch.dtype = getattr(torch, name).dtype
 
-    class Kind(type):
-        def __call__(cls, *args: Any, **kwargs: Any) -> torch.Tensor:
-            if args and isinstance(args[0], (list, tuple)):
-                return torch.tensor(args[0], dtype=dtype, device="cuda")
-            return torch.empty(*args, dtype=dtype, device="cuda")
+    def make(*args: Any, **kwargs: Any) -> torch.Tensor:
+        if args and isinstance(args[0], (list, tuple)):
+            return torch.tensor(args[0], dtype=dtype, device="cuda")
+        return torch.empty(*args, dtype=dtype, device="cuda")
 
-        def __instancecheck__(cls, value: Any) -> bool:
-            return isinstance(value, torch.Tensor) and value.is_cuda and value.dtype == dtype
+    def is_instance(value: Any) -> bool:
+        return isinstance(value, torch.Tensor) and value.is_cuda and value.dtype == dtype
 
-    return Kind(name, (), {"__module__": "torch.cuda", "dtype": dtype, "is_cuda": True})
+    return class_of(name, make, is_instance, {"__module__": "torch.cuda", "dtype": dtype, "is_cuda": True})

@@ -21,25 +21,22 @@ from graphsafe.capture.device.sim import substitutes
 from graphsafe.capture.device.sim.differences import differences
 from graphsafe.capture.device.sim.dispatch_mode import SimDispatchMode
 from graphsafe.capture.device.sim.function_mode import SimFunctionMode
-from graphsafe.capture.device.sim.generators import Generator
+from graphsafe.capture.device.sim.generators import Generator, State
 from graphsafe.capture.device.sim.graph_memory import poison_freed, races_of
-from graphsafe.capture.device.sim.graphs import CUDAGraph, attempt_of, failure_of, graph, graph_pool_handle
+from graphsafe.capture.device.sim.graphs import CUDAGraph, attempt_of, failure_of, graph
 from graphsafe.capture.device.sim.legality import UNCAPTURED_WORK, Refusal
-from graphsafe.capture.device.sim.random_source import RandomSource, State, check
 from graphsafe.capture.device.sim.sequence import SequenceRecorder
 from graphsafe.capture.device.sim.shapes import Shapes
 from graphsafe.capture.device.sim.streams import Stream, StreamContext
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned
 from graphsafe.capture.device.sim.world import LAUNCHED, World
-from graphsafe.capture.shared.replaced import replaced, replays_watched
+from graphsafe.capture.shared.replaced import replaced
 from graphsafe.optable import OpTable
-from graphsafe.report.model import CallSite, Limit
+from graphsafe.report.model import Limit
 from graphsafe.report.probes.construct import Attempt
 from graphsafe.report.probes.order import Race
 from graphsafe.report.probes.timeline import Timeline
 from graphsafe.report.probes.twin import Difference
-
-LEFT_OPEN = Refusal("the capture was begun and never ended")
 
 
 @dataclass(eq=False)
@@ -81,7 +78,6 @@ class SimPieces:
     def __init__(self, world: World) -> None:
         self._world = world
         self._graph: CUDAGraph | None = None
-        self._guilty: StepEvent | None = None
 
     def begin(self) -> None:
         self._graph = CUDAGraph()
@@ -89,20 +85,17 @@ class SimPieces:
 
     def end(self) -> SimRecording:
         assert self._graph is not None
-        graph, self._graph = self._graph, None
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # PyTorch warns about an empty graph, but a part of a step may be empty
-                graph.capture_end()
-        finally:
-            self._guilty = graph.guilty
-        return SimRecording(None, graph, self._world)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyTorch warns about an empty graph, but a part of a step may be empty
+            self._graph.capture_end()
+        return SimRecording(None, self._graph, self._world)
 
     def failure(self, error: BaseException) -> CaptureFailure:
-        with contextlib.suppress(RuntimeError):
-            if self._graph is not None:
-                self.end()
-        return failure_of(error, self._guilty)
+        if self._graph is None:
+            return failure_of(error, None)
+        with contextlib.suppress(RuntimeError):  # the part may have ended
+            self.end()
+        return failure_of(error, self._graph.guilty)
 
 
 class SimDevice(Device):
@@ -119,7 +112,6 @@ class SimDevice(Device):
         self.world.shapes = Shapes() if shapes else None
         with self.world.installed():
             self.side = Stream(index)
-        self.guilty: StepEvent | None = None
 
     @contextmanager
     def entered(self) -> Iterator[None]:
@@ -136,36 +128,33 @@ class SimDevice(Device):
             torch.distributed.barrier()
 
     def limits(self) -> tuple[Limit, ...]:
-        return tuple(Limit("simulated", f"{what} {how}", why) for (what, how), why in self.world.limits.items())
+        return tuple(Limit("simulated", what, why) for what, why in self.world.limits.items())
 
     def seed(self, value: int) -> None:
         torch.default_generator.manual_seed(value)
-        for source in self.world.sources:
-            Generator.of(source).manual_seed(value)
+        for generator in self.world.generators:
+            generator.manual_seed(value)
         if self.world.shapes is not None:
             self.world.shapes.begin()
 
     def random_states(self) -> Mapping[str, RandomState]:
-        states = {index: self.world.sources[index].state for index in sorted(self.world.touched)}
+        states = {index: self.world.generators[index].state for index in sorted(self.world.touched)}
         return {f"sim:{index}": RandomState(state.seed, state.offset) for index, state in states.items()}
-
-    def random_source(self) -> Generator:
-        return Generator.of(self._source(self.name)).graphsafe_get_state()
 
     def draw(self, device: str) -> str | None:
         """Draw one number, as `torch.rand(1, device=...)` does on a stream that is not capturing."""
         try:
-            check(self._source(device), capturing=False)
+            self._generator(device).check(capturing=False)
         except RuntimeError as error:
             return str(error)
         return None
 
     def repair_generator(self, device: str) -> None:
-        source = self._source(device)
-        source.state = State(source.state.seed, source.state.offset)
+        generator = self._generator(device)
+        generator.state = State(generator.state.seed, generator.state.offset)
 
-    def _source(self, device: str) -> RandomSource:
-        return self.world.sources[int(device.partition(":")[2])]
+    def _generator(self, device: str) -> Generator:
+        return self.world.generators[int(device.partition(":")[2])]
 
     @contextmanager
     def capture_stream(self) -> Iterator[None]:
@@ -175,7 +164,7 @@ class SimDevice(Device):
 
     def current_stream_name(self) -> str:
         kind = "default stream" if self.world.current_sim_stream().number == 0 else "side stream"
-        return f"sim:{self.world.device}, {kind}"
+        return f"sim:{self.world.here.device}, {kind}"
 
     def watch(self, sink: Callable[[StepEvent], None]) -> AbstractContextManager[None]:
         self.world.stepping = True
@@ -189,11 +178,8 @@ class SimDevice(Device):
         finally:
             session = self.world.session
             if session is not None:
-                session.first_error = session.first_error or LEFT_OPEN
+                session.first_error = session.first_error or Refusal("the capture was begun and never ended")
                 sink(attempt_of(session, session.first_event, None))
-
-    def watch_replays(self, sink: Callable[[tuple[CallSite, ...]], None]) -> AbstractContextManager[None]:
-        return replays_watched(CUDAGraph, sink)
 
     @contextmanager
     def watch_memory(self) -> Iterator[list[MemoryEvent]]:
@@ -206,9 +192,6 @@ class SimDevice(Device):
     def as_if_capturing(self, asked: Callable[[Asked], None]) -> AbstractContextManager[None]:
         return replaced((self.world, "asked", asked))
 
-    def shared_pool(self) -> Any:
-        return graph_pool_handle()
-
     def record(self, step: Callable[[], Any], traced: bool = False, pool: Any = None) -> SimRecording | CaptureFailure:
         """Record the step. `traced` changes nothing, because simulated nodes always know their lines."""
         self.world.stepping = True
@@ -217,10 +200,7 @@ class SimDevice(Device):
             with replaced((self.world, "attempts", None)), graph(recorded, pool=pool, stream=self.side):
                 outputs = step()
         except BaseException as error:
-            self.guilty = recorded.guilty
             return failure_of(error, recorded.guilty)
-        if recorded.escaped:
-            self.guilty = recorded.escaped[0]
         return SimRecording(outputs, recorded, self.world)
 
     def races(self, recording: Recording, step: Callable[[], Any]) -> tuple[Race, ...]:
@@ -237,13 +217,13 @@ class SimDevice(Device):
         """Return the line at which a capture of `step` fails. The plain attempt already names the line, so no
         instruments are needed."""
         result = self.record(step)
-        if self.guilty is None:
-            return None
         if not isinstance(result, CaptureFailure):
-            return Diagnosis("foreign-stream", self.guilty)
-        waits_for_work = UNCAPTURED_WORK.message in result.message and self.guilty.op != "torch.cuda.Stream.wait_event"
+            return Diagnosis("foreign-stream", result.escaped()[0]) if result.escaped() else None
+        if result.event is None:
+            return None
+        waits_for_work = UNCAPTURED_WORK.message in result.message and result.event.op != "torch.cuda.Stream.wait_event"
         unjoined = "unjoined" in result.message or waits_for_work
-        return Diagnosis("unjoined-stream" if unjoined else "operation", self.guilty)
+        return Diagnosis("unjoined-stream" if unjoined else "operation", result.event)
 
     def is_on_device(self, tensor: torch.Tensor) -> bool:
         with torch._C.DisableTorchFunction():
@@ -261,6 +241,8 @@ class SimDevice(Device):
         with self.world.unseen():
             return tensor.detach().clone()
 
+    copied = to_host
+
     def store(self, tensor: torch.Tensor, values: torch.Tensor) -> None:
         with self.world.unseen():
             tensor.detach().copy_(values)
@@ -277,9 +259,6 @@ class SimDevice(Device):
         with self.world.unseen():
             return {path: _digest(tensor) for path, tensor in tensors.items()}
 
-    def copied(self, tensor: torch.Tensor) -> torch.Tensor:
-        return self.to_host(tensor)
-
     def reuse_freed(self) -> None:
         with self.world.unseen():
             poison_freed(self.world.graphs)
@@ -294,26 +273,16 @@ class SimDevice(Device):
         if self.world.shapes is None:
             return None
         counted: list[str] = []
-        with self._launches_reported(lambda kind, name: counted.append(kind)):
+        with self.world.launches_reported(lambda kind, name: counted.append(kind)):
             step()
         return Kernels(sum(kind in LAUNCHED for kind in counted), 0)
 
     def trace(self, step: Callable[[], Any], folder: Path) -> Timeline:
         """Return the order of the work. The result has no times, because they would not be those of a GPU."""
         seen = SequenceRecorder()
-        with self.watch(seen.record), self._launches_reported(seen.launched):
+        with self.watch(seen.record), self.world.launches_reported(seen.launched):
             step()
         return seen.timeline()
-
-    def _launches_reported(self, on_launch: Callable[[str, str], None]) -> AbstractContextManager[None]:
-        before = self.world.launched
-
-        def launched(kind: str, name: str) -> None:
-            on_launch(kind, name)
-            if before is not None:
-                before(kind, name)
-
-        return replaced((self.world, "launched", launched))
 
     def uncomputed_value_reads(self) -> int:
         return 0 if self.world.shapes is None else self.world.shapes.asked

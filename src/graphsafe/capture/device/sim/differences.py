@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from graphsafe.capture.device.bits import layout_text, tensor_bytes
+from graphsafe.capture.device.sim.graphs import CUDAGraph
 from graphsafe.capture.device.sim.nodes import Node
-from graphsafe.capture.device.sim.session import Graph
 from graphsafe.capture.device.sim.tags import HOST, born_in, index_of, is_pinned, storages
 from graphsafe.report.probes.twin import Difference
 
@@ -25,7 +25,7 @@ Change = tuple[Any, str, str]
 "The kind of the change (`Difference.what`), and the values before and after."
 
 
-def differences(first: Graph, second: Graph) -> tuple[Difference, ...]:
+def differences(first: CUDAGraph, second: CUDAGraph) -> tuple[Difference, ...]:
     """Return all differences in graph order. Each difference has the line of its node in `second`, or in `first`
     if `second` has no such node.
 
@@ -60,7 +60,7 @@ def _changes(before: Node, after: Node, pairing: _Pairing) -> list[Change]:
     found = [change for name, value in old.items() for change in pairing.changes(name, value, new[name])]
     for one, other in zip(before.outputs, after.outputs, strict=False):
         found += pairing.changes("result", one, other)
-    if before.draw is not None and after.draw is not None and before.draw.source is not after.draw.source:
+    if before.draw is not None and after.draw is not None and before.draw.generator is not after.draw.generator:
         found.append(("address", "a random generator", "another random generator"))
     return found
 
@@ -86,7 +86,7 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 class _Pairing:
     """Pairs the memory of one recording with the memory of the other."""
 
-    def __init__(self, first: Graph, second: Graph) -> None:
+    def __init__(self, first: CUDAGraph, second: CUDAGraph) -> None:
         self._sessions = first.captured_in, second.captured_in
         self._partner: dict[int, int] = {}
         self._taken: dict[int, int] = {}
@@ -110,13 +110,9 @@ class _Pairing:
     def _on_host(self, name: str, before: torch.Tensor, after: torch.Tensor) -> list[Change]:
         """Compare a host tensor: a number that a kernel was given, or pinned memory that a copy reads. Pinned memory
         that was allocated during the capture is compared by the values that the host wrote into it."""
-        by_value = not is_pinned(before) or (self._is_born(0, before) and self._is_born(1, after))
-        if not by_value:
-            return (
-                []
-                if self._same_memory(before, after)
-                else [("address", f"argument {name} (pinned memory)", "other memory")]
-            )
+        if is_pinned(before) and not (self._is_born(0, before) and self._is_born(1, after)):
+            is_same = self._same_memory(before, after)
+            return [] if is_same else [("address", f"argument {name} (pinned memory)", "other memory")]
         if before.is_meta or after.is_meta:  # shapes mode computes no values
             return []
         if tensor_bytes(before.contiguous()) == tensor_bytes(after.contiguous()):

@@ -4,13 +4,13 @@ effects, and records a node if a capture is under way."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from graphsafe.capture.device.modes import OperationMode
-from graphsafe.capture.device.sim import random_source
+from graphsafe.capture.device.sim import generators
 from graphsafe.capture.device.sim.collectives import NAMESPACE, run_functional
 from graphsafe.capture.device.sim.effects import (
     TRANSFERS,
@@ -27,9 +27,8 @@ from graphsafe.capture.device.sim.effects import (
     written_by,
 )
 from graphsafe.capture.device.sim.function_mode import function_mode_on
-from graphsafe.capture.device.sim.nodes import Draw, Node
+from graphsafe.capture.device.sim.nodes import Draw, Node, SimStream
 from graphsafe.capture.device.sim.perform import perform, refuse_missing_kernel
-from graphsafe.capture.device.sim.random_source import RandomSource
 from graphsafe.capture.device.sim.session import Session
 from graphsafe.capture.device.sim.shapes import Repeated, form_of, repeated
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, pin, put_tag, storages, tags_of
@@ -91,7 +90,7 @@ def _is_composite(func: Any) -> bool:
 
 def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     shapes, session = world.shapes, world.session
-    form = None if shapes is None or world.doubted else form_of(func, args, kwargs, world.scope)
+    form = None if shapes is None or world.doubted else form_of(func, args, kwargs, world.here.scope)
     if form is None or shapes is None:
         return _run(world, func, args, kwargs)
     known = shapes.repeated.get(form)
@@ -127,9 +126,9 @@ def _run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     if capturing is not None:
         capturing.admit()
     placed = list(zip(inputs, places, strict=True))
-    for effect in op_effects(func, args, kwargs, placed, target, world.scope, world.table):
+    for effect in op_effects(func, args, kwargs, placed, target, world.here.scope, world.table):
         with world.on(device):  # a kernel makes its tensors' device current, as PyTorch's device guard does
-            _announce(world, func, effect, session, capturing)
+            _announce(world, func, effect, capturing)
     draw = _draw(world, func, args, kwargs, device, capturing is not None)
     frozen: Any = None
     written: list[torch.Tensor] = []
@@ -139,21 +138,30 @@ def _run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     elif session is not None:
         session.escape(sim_stream, world.event("hidden-sync", op_name(func), device=f"cuda:{device}"))
 
-    result, offset = _performed(world, func, args, kwargs, target, draw, capturing is not None)
+    result = _performed(world, func, args, kwargs, target, draw, capturing is not None)
     outputs = _on_device(entry, result)
-    _doubt_nested(world, func, (*inputs, *outputs))
+    if any(tensor.is_nested for tensor in (*inputs, *outputs)):
+        world.record_unknown_effect(f"{op_name(func)} of a nested tensor")
     _tag(world, func, kwargs, inputs, outputs, target, capturing)
     if doubts:
-        _pass_on(doubts[0], (*outputs, *written_by(func, entry, args, kwargs)))
-    if session is None and world.launched is not None and (kind := kind_of(func, entry, inputs, outputs)) is not None:
-        world.launched(kind, op_name(func))
-    if capturing is not None:
-        if (kind := kind_of(func, entry, inputs, outputs)) is not None:
-            drawn = None if draw is None else Draw(draw, offset)
-            capturing.add(sim_stream, _node(func, kind, frozen, inputs, outputs, written, drawn))
-    elif session is None and world.ran is not None:
-        world.ran(func, args, kwargs, outputs)
+        for tag in tags_of((*outputs, *written_by(func, entry, args, kwargs))):
+            tag.doubt = tag.doubt or doubts[0]
+    if session is None:
+        kind = None if world.launched is None else kind_of(func, entry, inputs, outputs)
+        _report(world, func, args, kwargs, outputs, kind)
+    elif capturing is not None and (kind := kind_of(func, entry, inputs, outputs)) is not None:
+        capturing.add(_node(sim_stream, func, kind, frozen, inputs, outputs, written, draw))
     return result
+
+
+def _report(
+    world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], outputs: Any, kind: NodeKind | None
+) -> None:
+    """Report an operation that ran eagerly."""
+    if world.launched is not None and kind is not None:
+        world.launched(kind, op_name(func))
+    if world.ran is not None:
+        world.ran(func, args, kwargs, outputs)
 
 
 def _again(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], known: Repeated) -> Any:
@@ -169,13 +177,10 @@ def _again(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, An
     for tensor in outputs:
         put_tag(tensor, device, world.ledgers[device], capturing)
     if capturing is None:
-        if world.launched is not None and kind is not None:
-            world.launched(kind, op_name(func))
-        if world.ran is not None:
-            world.ran(func, args, kwargs, outputs)
+        _report(world, func, args, kwargs, outputs, kind)
     elif kind is not None:
         inputs = tensors_in((*args, *kwargs.values()))
-        capturing.add(world.current_sim_stream(device), _node(func, kind, frozen, inputs, outputs))
+        capturing.add(_node(world.current_sim_stream(device), func, kind, frozen, inputs, outputs))
     return result
 
 
@@ -187,16 +192,16 @@ def _repeated(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str,
     target = _target(world, func, inputs, sorted({*places} - {HOST}))
     if target == HOST or (entry is not None and (entry.compares_texts or entry.host_results or entry.mutates)):
         return None
-    if unknown_of(func, inputs, world.table) or is_allocation(world.scope.via, world.table):
+    if unknown_of(func, inputs, world.table) or is_allocation(world.here.scope.via, world.table):
         return None
-    if op_effects(func, args, kwargs, list(zip(inputs, places, strict=True)), target, world.scope, world.table):
+    if op_effects(func, args, kwargs, list(zip(inputs, places, strict=True)), target, world.here.scope, world.table):
         return None
     return repeated(target, kind_of(func, entry, inputs, tensors_in(result)), inputs, result)
 
 
 def _is_not_simulated(world: World, func: Any, inputs: Sequence[torch.Tensor]) -> bool:
     """Return whether an input is a plain meta tensor, and the call does not ask for a result on a simulated device."""
-    materialised = world.scope.explicit and world.scope.place != HOST and takes_device(func)
+    materialised = world.here.scope.explicit and world.here.scope.place != HOST and takes_device(func)
     return not materialised and any(tensor.device.type != "cpu" and not is_valueless(tensor) for tensor in inputs)
 
 
@@ -206,10 +211,10 @@ def _performed(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     target: int,
-    draw: RandomSource | None,
+    draw: Draw | None,
     captured: bool,
-) -> tuple[Any, int]:
-    """Run an operation on the CPU. Return the result, and the generator's offset before the operation drew numbers."""
+) -> Any:
+    """Run an operation on the CPU."""
 
     def act() -> Any:
         if world.shapes is not None:
@@ -218,11 +223,9 @@ def _performed(
 
     try:
         if draw is None:
-            return act(), 0
-        state = draw.state
-        offset = random_source.advance(draw, captured)
-        base = state.offset if captured else 0
-        return random_source.draw(state.seed, base + offset, act), offset
+            return act()
+        state = draw.generator.state
+        return generators.draw(state.seed, draw.offset + (state.offset if captured else 0), act)
     except NotImplementedError:
         world.record_unknown_effect(f"{op_name(func)} (the CPU has no kernel for it)")
         raise
@@ -232,10 +235,25 @@ def _frozen(
     capturing: Session, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], written: Sequence[torch.Tensor]
 ) -> Any:
     """Save the tensors that a captured operation writes. Return the operation's arguments in the form that replays
-    read."""
+    read.
+
+    Tensors become detached aliases. A later change of a tensor's shape or `.data` then changes no address in the graph.
+    A host tensor that a GPU cannot read is copied, because a kernel is given its value. Unless the operation is a copy,
+    a kernel is also given the value of a pinned tensor without dimensions.
+    """
     for tensor in written:
         capturing.save(tensor)
-    return _freeze((tuple(args), dict(kwargs)), {id(tensor) for tensor in written}, op_name(func) in TRANSFERS)
+    kept = {id(tensor) for tensor in written}
+    copies = op_name(func) in TRANSFERS
+
+    def freeze(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        is_number = not copies and leaf.dim() == 0
+        by_value = index_of(leaf) == HOST and (is_number or not is_pinned(leaf)) and id(leaf) not in kept
+        return leaf.detach().clone() if by_value else leaf.detach()
+
+    return changed((tuple(args), dict(kwargs)), freeze)
 
 
 def _on_device(entry: Op | None, result: Any) -> list[torch.Tensor]:
@@ -265,23 +283,12 @@ def _doubts(world: World, inputs: Sequence[torch.Tensor]) -> list[str]:
     return found
 
 
-def _doubt_nested(world: World, func: Any, tensors: Sequence[torch.Tensor]) -> None:
-    if any(tensor.is_nested for tensor in tensors):
-        world.record_unknown_effect(f"{op_name(func)} of a nested tensor")
-
-
-def _pass_on(doubt: str, tensors: Sequence[torch.Tensor]) -> None:
-    """Note that the values of these tensors depend on an unknown effect."""
-    for tag in tags_of(tensors):
-        tag.doubt = tag.doubt or doubt
-
-
 def _on_host(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     if _may_draw(func):
         world.emit("random", op_name(func), device="cpu", how="host-random")
     if world.shapes is None:
         return func(*args, **kwargs)
-    if world.scope.via == "torch.Tensor.__setitem__" and kwargs.get("device") is not None:
+    if world.here.scope.via == "torch.Tensor.__setitem__" and kwargs.get("device") is not None:
         kwargs = {**kwargs, "device": torch.device("cpu")}  # a number is stored into memory that has no values
     return world.shapes.perform(func, args, kwargs, HOST)
 
@@ -289,13 +296,13 @@ def _on_host(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, 
 def _target(world: World, func: Any, inputs: Sequence[torch.Tensor], indices: Sequence[int]) -> int:
     """Return the device of the result. This is the device that the call names. If the call names none, it is the device
     of the first tensor on a device, or the scope's device if there are no tensors."""
-    scope = world.scope
+    scope = world.here.scope
     if takes_device(func) and (scope.explicit or not inputs):
         return scope.place
     return indices[0] if indices else HOST
 
 
-def _announce(world: World, func: Any, effect: OpEffect, session: Session | None, capturing: Session | None) -> None:
+def _announce(world: World, func: Any, effect: OpEffect, capturing: Session | None) -> None:
     name = op_name(func)
     if effect.data.get("certain") is False:
         world.record_unknown_effect(f"{name} (whether it waits depends on sizes or values)")
@@ -307,22 +314,23 @@ def _announce(world: World, func: Any, effect: OpEffect, session: Session | None
     world.emit(effect.kind, name, effect.nbytes, **effect.data)
     # PyTorch's own checks refuse only if the current stream is capturing. CUDA refuses a wait while any stream is
     # capturing.
-    if session is not None and (capturing is not None or refusal.invalidates):
+    if capturing is not None or refusal.invalidates:
         world.refuse(refusal, name, effect.kind, **effect.data)
 
 
 def _draw(
     world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], device: int, capturing: bool
-) -> RandomSource | None:
+) -> Draw | None:
+    """Return the generator and the offset of the numbers that an operation draws. Return None if it draws none."""
     if not _is_random(func, args, kwargs):
         return None
-    source = world.scope.source or world.sources[device]
-    if source.index != device:
-        raise RuntimeError(f"Expected a 'cuda:{device}' generator device but found 'cuda:{source.index}'")
-    if source is not world.sources[device]:
+    generator = world.here.scope.generator or world.generators[device]
+    if generator.index != device:
+        raise RuntimeError(f"Expected a 'cuda:{device}' generator device but found 'cuda:{generator.index}'")
+    if generator is not world.generators[device]:
         world.emit("random", op_name(func), device=f"cuda:{device}", how="private-generator")
-    random_source.check(source, capturing)
-    return source
+    generator.check(capturing)
+    return Draw(generator, generator.advance(capturing))
 
 
 @functools.cache
@@ -340,21 +348,6 @@ def _is_random(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> boo
         if argument.name in ("train", "training") and value is False:
             return False
     return True
-
-
-def _freeze(value: Any, written: Set[int], copies: bool) -> Any:
-    """Replace tensors by detached aliases. A later change of a tensor's shape or `.data` then changes no address in the
-    graph. A host tensor that a GPU cannot read is copied, because a kernel is given its value. Unless the operation is
-    a copy, a kernel is also given the value of a pinned tensor without dimensions."""
-
-    def freeze(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor):
-            return leaf
-        is_number = not copies and leaf.dim() == 0
-        by_value = index_of(leaf) == HOST and (is_number or not is_pinned(leaf)) and id(leaf) not in written
-        return leaf.detach().clone() if by_value else leaf.detach()
-
-    return changed(value, freeze)
 
 
 def _tag(
@@ -375,11 +368,12 @@ def _tag(
     for tensor in outputs:
         if any(storage._cdata in before for storage in storages(tensor)):
             continue
-        if put_tag(tensor, target, world.ledgers[target], session) and is_allocation(world.scope.via, world.table):
+        if put_tag(tensor, target, world.ledgers[target], session) and is_allocation(world.here.scope.via, world.table):
             world.emit("allocation", op_name(func), nbytes_of(tensor), device=f"cuda:{target}")
 
 
 def _node(
+    sim_stream: SimStream,
     func: Any,
     kind: NodeKind,
     frozen: Any,
@@ -394,4 +388,6 @@ def _node(
     results, changed = (tuple(tensor.detach() for tensor in some) for some in (outputs, written))
     backward = torch._C._current_graph_task_id() >= 0
     recorded = is_recorded(inputs)
-    return Node(func, args, kwargs, results, op_name(func), kind, draw, frames, span, changed, recorded, backward)
+    return Node(
+        sim_stream, func, args, kwargs, results, op_name(func), kind, draw, frames, span, changed, recorded, backward
+    )

@@ -15,8 +15,8 @@ import torch
 
 from graphsafe.capture.answers.events import StepEventKind
 from graphsafe.capture.device.protocol import STOPS
+from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, PAGEABLE, Refusal, of_hidden_wait, of_transfer
-from graphsafe.capture.device.sim.random_source import RandomSource
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, storages
 from graphsafe.capture.device.structures import by_schema, copy_of, is_written, memory_key, tensors_in
 from graphsafe.optable import UNKNOWN, Argument, Call, Effect, Op, OpTable
@@ -35,7 +35,7 @@ _STRUCTURAL = frozenset({"__getitem__", "__setitem__", "index_put", "index_put_"
 "Names of calls whose effects follow from the tags of the arguments and not from the op table."
 
 
-NodeKind = Literal["kernel", "memcpy", "none"]
+NodeKind = Literal["kernel", "memcpy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ class Scope:
     "The device for a tensor that is not made from another tensor."
     explicit: bool = False
     "Whether the call itself names the device."
-    source: RandomSource | None = None
-    "The source of random numbers that belongs to the generator named in the call, or None."
+    generator: Generator | None = None
+    "The generator that the call names, or None."
     literal: bool = False
     "Whether the tensor's values come from Python objects."
 
@@ -86,12 +86,23 @@ def op_effects(
     if name in _PUTS:
         return _stored(args[0], args[1], args[2], scope.literal)
     if name == "aten::where" and len(args) == 3:
-        return tuple(_upload(value) for value in args[1:] if _is_host_scalar(value))
+        given = [value for value in args[1:] if isinstance(value, torch.Tensor)]
+        return tuple(_upload(value) for value in given if index_of(value) == HOST and value.dim() == 0)
     entry = table_entry(func, table)
     _refuse_mixed(func, entry, placed)
     if _shapes_answer(name, args):
         return ()
-    return _tabled(func, entry, args, kwargs)
+    if entry is None or not _may_happen(func, table):
+        return ()
+    found = []
+    named = {parameter.name: value for parameter, value in zip(func._schema.arguments, args, strict=False)}
+    for hit in entry.effects_of(_form(entry, args, {**named, **kwargs})):
+        kind = STOPS.get(hit.effect.kind)
+        if hit.effect.kind == "copies" and entry.aten is None:
+            found.append(OpEffect("copy-to-device", PAGEABLE, data={"pinned": False, "non_blocking": False}))
+        if kind is not None:
+            found.append(OpEffect(kind, of_hidden_wait(hit.effect), data={"certain": hit.certain}))
+    return tuple(found)
 
 
 @functools.cache
@@ -100,7 +111,7 @@ def op_name(func: Any) -> str:
 
 
 @functools.cache
-def is_unknown(func: Any, table: OpTable) -> bool:
+def _is_unknown(func: Any, table: OpTable) -> bool:
     """Return whether an op's effects are unknown, because it belongs to another library or is newer than the op
     table."""
     name = op_name(func)
@@ -112,7 +123,7 @@ def is_unknown(func: Any, table: OpTable) -> bool:
 
 def unknown_of(func: Any, inputs: Sequence[torch.Tensor], table: OpTable) -> str | None:
     """Return the name of an operation if the op table does not know its effects on these inputs, else None."""
-    if is_unknown(func, table):
+    if _is_unknown(func, table):
         return op_name(func)
     sparse = [tensor for tensor in inputs if tensor.layout is torch.sparse_coo]
     if sparse and func.overloadpacket not in _ON_PARTS and not all(one.is_coalesced() for one in sparse):
@@ -142,17 +153,14 @@ def _transfer(
         return ()
     host = source if here == HOST else destination
     # The result of `.to("cpu", non_blocking=True)` is in pinned memory.
-    pinned = non_blocking if host is None else is_pinned(host) and not _is_staged(source, destination)
+    pinned = non_blocking
+    if host is not None:
+        # PyTorch first copies a host tensor with another layout, in pageable memory.
+        is_staged = source.stride() != destination.stride() if destination is not None else not source.is_contiguous()
+        pinned = is_pinned(host) and not is_staged
     data = {"pinned": pinned, "non_blocking": non_blocking, "dtype": _dtype(source), "literal": literal}
     kind: StepEventKind = "copy-to-host" if there == HOST else "copy-to-device"
     return (OpEffect(kind, of_transfer(pinned, non_blocking), nbytes_of(source), data),)
-
-
-def _is_staged(source: torch.Tensor, destination: torch.Tensor | None) -> bool:
-    """Return whether PyTorch first copies the host tensor into another layout, in pageable memory."""
-    if destination is None:
-        return not source.is_contiguous()
-    return source.stride() != destination.stride()
 
 
 def _indexed(self: torch.Tensor, indices: Sequence[Any], literal: bool) -> tuple[OpEffect, ...]:
@@ -229,48 +237,23 @@ def _mixed(one: int, other: int) -> RuntimeError:
     )
 
 
-def _is_host_scalar(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and index_of(value) == HOST and value.dim() == 0
-
-
-def _tabled(func: Any, entry: Op | None, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[OpEffect, ...]:
-    if entry is None or not _may_happen(func, entry):
-        return ()
-    found = []
-    for hit in entry.effects_of(_call(func, entry, args, kwargs)):
-        kind = STOPS.get(hit.effect.kind)
-        if hit.effect.kind == "copies" and entry.aten is None:
-            found.append(OpEffect("copy-to-device", PAGEABLE, data={"pinned": False, "non_blocking": False}))
-        if kind is not None:
-            found.append(OpEffect(kind, of_hidden_wait(hit.effect), data={"certain": hit.certain}))
-    return tuple(found)
-
-
-_possible: dict[tuple[int, Any], bool] = {}
-
-
-def _may_happen(func: Any, entry: Op) -> bool:
+@functools.cache
+def _may_happen(func: Any, table: OpTable) -> bool:
     """Return whether a call of an op can have an effect that stops a capture, or an effect `copies`, according to the
     table.
 
     An effect that needs a tensor argument cannot occur if the op itself takes only numbers. In that case the Python
     function has read the tensor.
     """
-    key = (id(entry), func)
-    if key not in _possible:
-        tensors = {argument.name for argument in func._schema.arguments if "Tensor" in str(argument.type)}
-        _possible[key] = any(
-            (effect.kind in STOPS or effect.kind == "copies")
-            and (
-                effect.when is None or all(_can_be(kinds, name in tensors) for name, kinds in effect.when.kinds.items())
-            )
-            for effect in entry.effects
-        )
-    return _possible[key]
+    entry = table_entry(func, table)
+    effects = () if entry is None else entry.effects
+    tensors = {argument.name for argument in func._schema.arguments if "Tensor" in str(argument.type)}
 
+    def can_hold(effect: Effect) -> bool:
+        kinds = {} if effect.when is None else effect.when.kinds
+        return all(name in tensors or not {"tensor", "tensors", "mask"}.issuperset(kinds[name]) for name in kinds)
 
-def _can_be(kinds: Sequence[str], takes_tensors: bool) -> bool:
-    return takes_tensors or not {"tensor", "tensors", "mask"}.issuperset(kinds)
+    return any((effect.kind in STOPS or effect.kind == "copies") and can_hold(effect) for effect in effects)
 
 
 def is_allocation(via: str | None, table: OpTable) -> bool:
@@ -301,13 +284,8 @@ def _stopping_entry(func: Any, name: str, table: OpTable) -> Op | None:
     return entry if entry is not None and any(effect.kind in STOPS for effect in entry.effects) else None
 
 
-def _call(func: Any, entry: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
-    """Return an aten call in the op table's form, with the argument names of the schema."""
-    named = {parameter.name: value for parameter, value in zip(func._schema.arguments, args, strict=False)}
-    return _form(entry, args, {**named, **kwargs})
-
-
 def _form(entry: Op, args: Sequence[Any], named: Mapping[str, Any]) -> Call:
+    """Return a call in the op table's form."""
     first = next((value for value in args if isinstance(value, torch.Tensor)), None)
     dtype = None if first is None else _dtype(first)
     texts = entry.compares_texts
@@ -316,20 +294,18 @@ def _form(entry: Op, args: Sequence[Any], named: Mapping[str, Any]) -> Call:
     return Call(positional, keywords, dtype=dtype, torch=torch.__version__)
 
 
-def _identity(tensor: torch.Tensor) -> str:
-    """Return a key that is equal for two views of the same values."""
-    try:
-        return f"{memory_key(tensor)}:{tensor.storage_offset()}:{tuple(tensor.shape)}:{tensor.stride()}"
-    except RuntimeError:  # a sparse or nested tensor, or a tensor wrapped by vmap, has no address or no strides
-        return str(id(tensor))
-
-
 def _argument(value: Any, texts: bool) -> Argument:
-    """Return an argument in the op table's form. With `texts`, a tensor becomes a string that identifies it."""
+    """Return an argument in the op table's form. With `texts`, a tensor has a text that is equal for two views of the
+    same values."""
     if value is None:
         return Argument("none", None)
     if isinstance(value, torch.Tensor):
-        text = _identity(value) if texts else ""
+        text = ""
+        if texts:
+            try:
+                text = f"{memory_key(value)}:{value.storage_offset()}:{tuple(value.shape)}:{value.stride()}"
+            except RuntimeError:  # a sparse or nested tensor, or a tensor wrapped by vmap, has no address or no strides
+                text = str(id(value))
         if index_of(value) == HOST:
             return Argument("host-tensor", UNKNOWN, text)
         return Argument("mask" if value.dtype == torch.bool else "tensor", UNKNOWN, text)

@@ -17,7 +17,7 @@ from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.dispatch_mode import SimDispatchMode
 from graphsafe.capture.device.sim.effects import Scope
 from graphsafe.capture.device.sim.function_mode import SimFunctionMode
-from graphsafe.capture.device.sim.tags import HOST, is_tagged, max_device_index, tags_of
+from graphsafe.capture.device.sim.tags import HOST, max_device_index, tag_of_storage, tags_of
 from graphsafe.capture.device.sim.world import World, simulated
 from graphsafe.capture.device.structures import tensors_in
 from graphsafe.capture.shared.frames import is_graphsafe_file
@@ -58,7 +58,7 @@ def _resized(world: World, real: Callable[..., Any], storage: torch.UntypedStora
     """Report a resized storage, whose memory is freed and allocated again (FSDP's gathered parameters). On a GPU, the
     allocator may give the memory to other tensors in between. On the simulated device the memory stays where it is,
     because a graph uses its address."""
-    if not is_tagged(storage):
+    if tag_of_storage(storage) is None:
         return real(storage, size)
     world.record_unknown_effect("torch.UntypedStorage.resize_")
     if size != storage.nbytes():
@@ -108,7 +108,7 @@ def _scripted(world: World, real: Callable[..., Any], function: Any, *args: Any,
     index = max_device_index((args, kwargs))
     if index != HOST:
         world.record_unknown_effect(f"TorchScript {function.name}")
-    with world.within(Scope(via=world.scope.via, place=index)):
+    with world.within(Scope(via=world.here.scope.via, place=index)):
         return real(function, *args, **kwargs)
 
 

@@ -54,7 +54,7 @@ class SimFunctionMode(TorchFunctionMode):
         world = self.world
         place, explicit = HOST, False
         named = kwargs.get("device")
-        if isinstance(func, torch._ops.OpOverload) and world.scope.place != HOST and named in (None, CPU):
+        if isinstance(func, torch._ops.OpOverload) and world.here.scope.place != HOST and named in (None, CPU):
             # This is an operation of a backward pass, called by another mode. Its scope already has the device.
             return func(*args, **kwargs)
         if named is not None:
@@ -78,15 +78,16 @@ class SimFunctionMode(TorchFunctionMode):
                 place, explicit = placed(default), True
                 kwargs["device"] = CPU if default.type in ("cuda", "cpu") else default
         generator = kwargs.get("generator")
-        if isinstance(generator, Generator):
+        simulated = generator if isinstance(generator, Generator) else None
+        if simulated is not None:
             kwargs["generator"] = None
-        pinned = kwargs.pop("pin_memory", False) if "pin_memory" in kwargs else False
-        before = world.scope
-        world.scope = Scope(
+        pinned = kwargs.pop("pin_memory", False)
+        before = world.here.scope
+        world.here.scope = Scope(
             via=before.via or name_of(func),
             place=place,
             explicit=explicit,
-            source=generator.source if isinstance(generator, Generator) else None,
+            generator=simulated,
             literal=literal or before.literal,
         )
         seen_before = world.refusals_seen
@@ -95,7 +96,7 @@ class SimFunctionMode(TorchFunctionMode):
             if world.refusals_seen == seen_before and place != HOST:
                 self._ask_the_table(func, args, kwargs)
         finally:
-            world.scope = before
+            world.here.scope = before
         if pinned:
             with torch._C.DisableTorchFunction():
                 for tensor in tensors_in(result):
@@ -140,8 +141,8 @@ class SimFunctionMode(TorchFunctionMode):
         if max_device_index(tensor) == place and not copy and (dtype is None or dtype == tensor.dtype):
             return tensor
         world = self.world
-        literal = literal or world.scope.literal
-        scope = Scope(world.scope.via or name_of(func), place, explicit=True, literal=literal)
+        literal = literal or world.here.scope.literal
+        scope = Scope(world.here.scope.via or name_of(func), place, explicit=True, literal=literal)
         # A lazy parameter without a shape accepts `to`, but not the operation `_to_copy` by itself.
         plain = torch._C.DisableTorchFunctionSubclass() if is_lazy(tensor) else nullcontext()
         with world.within(scope), plain:
@@ -159,7 +160,7 @@ def function_mode_on(world: World) -> Iterator[None]:
     if any(isinstance(mode, SimFunctionMode) for mode in modes):
         yield
         return
-    with world.within(Scope(via=world.scope.via)), SimFunctionMode(world):
+    with world.within(Scope(via=world.here.scope.via)), SimFunctionMode(world):
         yield
 
 
@@ -185,11 +186,8 @@ def _holds_list(index: Any) -> bool:
 
 def _first_index(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
     with torch._C.DisableTorchFunction():
-        for tensor in tensors_in((args, dict(kwargs))):
-            index = index_of(tensor)
-            if index != HOST:
-                return index
-    return HOST
+        found = map(index_of, tensors_in((args, dict(kwargs))))
+        return next((index for index in found if index != HOST), HOST)
 
 
 def _to(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -236,7 +234,7 @@ def _type(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[st
         return self.move(func, args[0], index, dtype=wanted)
     text = wanted if isinstance(wanted, str) else f"{wanted.__module__}.{wanted.__name__}"
     empty = torch.empty(0).type(text.replace("torch.cuda.", "torch."))
-    return self.move(func, args[0], self.world.device if ".cuda." in text else HOST, dtype=empty.dtype)
+    return self.move(func, args[0], self.world.here.device if ".cuda." in text else HOST, dtype=empty.dtype)
 
 
 def _type_as(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -248,10 +246,11 @@ def _literal(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict
     """Handle `torch.tensor(values, device=...)` and similar functions. These functions copy from pageable memory, which
     makes the host wait."""
     device = kwargs.get("device")
-    method = func in (torch.Tensor.new_tensor,)
+    method = func == torch.Tensor.new_tensor
     if device is None and not method:
         device = placement.default_device()
-    data = args[1 if method else 0] if len(args) > (1 if method else 0) else kwargs.get("data", kwargs.get("obj"))
+    values = args[1:] if method else args
+    data = values[0] if values else kwargs.get("data", kwargs.get("obj"))
     here = max_device_index(data) if isinstance(data, torch.Tensor) else HOST
     inherited = max_device_index(args[0]) if method and device is None else HOST
     if isinstance(data, torch.Tensor) and device is None and not method:
@@ -268,7 +267,7 @@ def _literal(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict
         dtype = kwargs.get("dtype")
         made = self.move(func, data.detach(), place, dtype=dtype, copy=func is not torch.as_tensor)
     else:
-        scope = Scope(via=self.world.scope.via or name_of(func))
+        scope = Scope(via=self.world.here.scope.via or name_of(func))
         with self.world.within(scope):
             made = func(*args, **kwargs)
             with torch._C.DisableTorchFunction():
@@ -285,9 +284,7 @@ def _sparse(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[
     place = HOST if device is None else placed(device)
 
     def there(data: Any) -> Any:
-        return (
-            self.move(func, data, place) if isinstance(data, torch.Tensor) and max_device_index(data) != place else data
-        )
+        return self.move(func, data, place) if isinstance(data, torch.Tensor) else data
 
     if place != HOST and any(isinstance(data, torch.Tensor) for data in (*args, *kwargs.values())):
         args = [there(data) for data in args]
@@ -346,7 +343,7 @@ def _one_hot(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict
     index = max_device_index(tensor)
     if index == HOST or classes <= 0:
         return self.call(func, args, kwargs)
-    with self.world.within(Scope(self.world.scope.via or name_of(func), index)), torch._C.DisableTorchFunction():
+    with self.world.within(Scope(self.world.here.scope.via or name_of(func), index)), torch._C.DisableTorchFunction():
         made = torch.zeros((*tensor.shape, classes), dtype=torch.int64)
         return made.scatter_(-1, tensor.unsqueeze(-1), 1)
 

@@ -17,8 +17,8 @@ import torch
 
 from graphsafe.capture.device.bits import NAN_BYTE
 from graphsafe.capture.device.races import Access, Work, access_of, races_in
-from graphsafe.capture.device.sim.nodes import Node, OrderedNode, SimStream
-from graphsafe.capture.device.sim.session import Graph
+from graphsafe.capture.device.sim.graphs import CUDAGraph
+from graphsafe.capture.device.sim.nodes import Node, SimStream
 from graphsafe.capture.device.sim.tags import holders, tag_of
 from graphsafe.capture.device.structures import reads_values, tensors_in
 from graphsafe.report.probes.order import Race
@@ -26,7 +26,7 @@ from graphsafe.report.probes.order import Race
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
-def poison_freed(graphs: Iterable[Graph]) -> None:
+def poison_freed(graphs: Iterable[CUDAGraph]) -> None:
     """Poison the memory to which only these graphs refer. Call it with torch functions disabled."""
     aliases: dict[int, set[int]] = {}
     found: dict[int, torch.Tensor] = {}
@@ -49,41 +49,36 @@ def poison_freed(graphs: Iterable[Graph]) -> None:
             torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()).fill_(NAN_BYTE)
 
 
-def races_of(graph: Graph) -> tuple[Race, ...]:
+def races_of(graph: CUDAGraph) -> tuple[Race, ...]:
     """Return the races in a captured graph. Call it with torch functions and dispatch modes disabled."""
-    placed = graph.placed
-    work = [Work(one.node.op, one.node.frames, one.node.span, _accesses(one.node)) for one in placed]
-    return races_in(work, functools.partial(_unordered, placed))
+    nodes = graph.nodes
+    if len({node.sim_stream for node in nodes}) < 2:
+        return ()
+    work = [Work(node.op, node.frames, node.span, _accesses(node)) for node in nodes]
+    return races_in(work, functools.partial(_unordered, nodes))
 
 
-def _unordered(placed: Sequence[OrderedNode], ones: Sequence[int], others: Sequence[int]) -> tuple[int, int] | None:
+def _unordered(nodes: Sequence[Node], ones: Sequence[int], others: Sequence[int]) -> tuple[int, int] | None:
     """See `races.Unordered`."""
     lanes: dict[SimStream, list[int]] = defaultdict(list)
     for number in others:
-        lanes[placed[number].sim_stream].append(number)
+        lanes[nodes[number].sim_stream].append(number)
     for number in ones:
-        one = placed[number]
+        one = nodes[number]
         for sim_stream, lane in lanes.items():
             if sim_stream == one.sim_stream:
                 continue
             # A lane begins with the nodes that run before `one`, and ends with those that run after it.
-            start = bisect_right(lane, one.seen.get(sim_stream, 0), key=lambda other: placed[other].number)
+            start = bisect_right(lane, one.seen.get(sim_stream, 0), key=lambda other: nodes[other].number)
             for at in range(start, len(lane)):
-                if one.is_before(placed[lane[at]]):
+                if one.is_before(nodes[lane[at]]):
                     break
                 first, second = sorted((number, lane[at]))
-                if not _are_ordered_by_autograd(placed[first].node, placed[second].node):
+                # Autograd makes the backward of an operation wait for the operation: it runs the backward on the stream
+                # of the operation. The simulated device runs the backward on the current stream.
+                if not (nodes[first].recorded and nodes[second].backward):
                     return first, second
     return None
-
-
-def _are_ordered_by_autograd(first: Node, second: Node) -> bool:
-    """Return whether autograd makes a backward operation wait for an operation that it recorded.
-
-    Autograd runs the backward of an operation on the stream of that operation. The simulated device runs the backward
-    on the current stream.
-    """
-    return first.recorded and second.backward
 
 
 def _accesses(node: Node) -> tuple[Access, ...]:

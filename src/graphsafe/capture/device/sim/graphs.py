@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections import Counter
 from typing import Any
+
+import torch
 
 from graphsafe.capture.answers.events import CaptureFailure, StepEvent
 from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.legality import EARLIER_ERROR, NOT_PERMITTED, UNJOINED
-from graphsafe.capture.device.sim.nodes import SimStream
-from graphsafe.capture.device.sim.random_source import RandomSource
-from graphsafe.capture.device.sim.session import Graph, Session
+from graphsafe.capture.device.sim.nodes import Node, SimStream
+from graphsafe.capture.device.sim.session import Session
 from graphsafe.capture.device.sim.streams import Stream, StreamContext
+from graphsafe.capture.device.structures import tensors_in
 from graphsafe.capture.shared.collectives import is_collective
 from graphsafe.capture.shared.frames import message_of, root_error, stack_level, traceback_frames
 from graphsafe.capture.shared.places import at_line
@@ -27,23 +30,30 @@ _REPLAY_IN_CAPTURE = (
 "The message of torch 2.11 on an H200 if a graph is replayed in the capture of another graph."
 
 
-class CUDAGraph(Graph):
-    """`torch.cuda.CUDAGraph`."""
+class CUDAGraph:
+    """`torch.cuda.CUDAGraph`: the operations of a capture, with their order and the random numbers that they draw."""
 
     _handles = 0
 
     def __init__(self, keep_graph: bool = False) -> None:
-        super().__init__()
+        self.nodes: list[Node] = []
+        self.draws: dict[Generator, int] = {}
+        "How far one replay advances each generator."
+        self.seeds: dict[Generator, int] = {}
+        "The seeds at the capture."
+        self.captured_in: Session | None = None
+        """The session that captured the graph; None before the capture has succeeded. The tags of storages that the
+        capture allocated refer to this session."""
         self.escaped: tuple[StepEvent, ...] = ()
         self.session: Session | None = None
+        "The session of the capture that is under way."
         self.guilty: StepEvent | None = None
         self.doubts: list[str] = []
-        self._registered: list[RandomSource] = []
+        self._registered: list[Generator] = []
         self._pool = graph_pool_handle()
-        self._captured = False
 
     def register_generator_state(self, generator: Generator) -> None:
-        self._registered.append(generator.source)
+        self._registered.append(generator)
 
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global", **_: Any) -> None:
         world = worlds.current()
@@ -59,10 +69,10 @@ class CUDAGraph(Graph):
             raise NOT_PERMITTED.error()
         if pool is not None:
             self._pool = pool
-        self._sources = [*self._registered, world.sources[world.device]]
-        for source in self._sources:
-            source.state.capturing = True
-            source.state.drawn = 0
+        self._generators = [*self._registered, world.generators[world.here.device]]
+        for generator in self._generators:
+            generator.state.capturing = True
+            generator.state.drawn = 0
         self.session = world.session = Session(sim_stream)
 
     def capture_end(self) -> None:
@@ -88,17 +98,15 @@ class CUDAGraph(Graph):
             world.attempts(attempt_of(session, self.guilty, sys.exc_info()[1]))
         if error is not None:
             raise error.error()
-        for source in self._sources:
-            source.state.capturing = False
-            self.draws[source] = source.state.drawn
-            self.seeds[source] = source.state.seed
+        for generator in self._generators:
+            generator.state.capturing = False
+            self.draws[generator] = generator.state.drawn
+            self.seeds[generator] = generator.state.seed
         self.nodes, session.nodes = session.nodes, []
-        self.placed = session.placed if len(session.clocks) > 1 else []
         self.doubts = session.doubts
         self.captured_in = session
-        self._captured = True
         world.graphs.add(self)
-        if not self.kinds():
+        if not self.nodes:
             warnings.warn(
                 "The CUDA Graph is empty. This usually means that the graph was attempted to be captured on wrong "
                 "device or stream.",
@@ -106,7 +114,7 @@ class CUDAGraph(Graph):
             )
 
     def replay(self) -> None:
-        if not self._captured:
+        if self.captured_in is None:
             raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
         world = worlds.current()
         if world.session is not None and world.is_capturing():
@@ -116,12 +124,32 @@ class CUDAGraph(Graph):
         if world.launched is not None and world.session is None:
             world.launched("graph", "torch.cuda.CUDAGraph.replay")
         with world.unseen():
-            self.run()
+            self._run()
+
+    def _run(self) -> None:
+        starts = {
+            # If a graph does not advance a generator, its replays do not read the generator: they repeat the numbers of
+            # the capture.
+            generator: (generator.state.seed, generator.state.offset) if advance else (self.seeds[generator], 0)
+            for generator, advance in self.draws.items()
+        }
+        # The nodes are operations below autocast: a replay casts nothing, even in a block of autocast.
+        with torch.no_grad(), torch.autocast("cpu", enabled=False):
+            for node in self.nodes:
+                node.run(starts)
+        for generator, advance in self.draws.items():
+            generator.state.offset += advance
+
+    def tensors(self) -> list[torch.Tensor]:
+        """Return all tensors that the graph's operations read or write."""
+        return [tensor for node in self.nodes for tensor in tensors_in([node.args, node.kwargs, node.outputs])]
+
+    def kinds(self) -> dict[str, int]:
+        return dict(Counter(node.kind for node in self.nodes))
 
     def reset(self) -> None:
-        self.nodes, self.placed = [], []
+        self.nodes = []
         self.captured_in = None
-        self._captured = False
 
     def instantiate(self) -> None: ...
 
@@ -134,12 +162,9 @@ class CUDAGraph(Graph):
 
 
 def attempt_of(session: Session, guilty: StepEvent | None, raised: BaseException | None) -> Attempt:
-    failure = None
-    if raised is not None:
-        failure = failure_of(raised, guilty)
-    elif session.first_error is not None:
-        failure = failure_of(session.first_error.error(), guilty)
-    nodes = None if session.first_error is not None else sum(node.kind != "none" for node in session.nodes)
+    error = raised if raised is not None or session.first_error is None else session.first_error.error()
+    failure = None if error is None else failure_of(error, guilty)
+    nodes = None if session.first_error is not None else len(session.nodes)
     return Attempt(f"sim:{session.origin.device_index}", nodes, failure, session.frames, session.span)
 
 
@@ -173,7 +198,7 @@ class graph:
         world = worlds.current()
         if stream is None:
             if world.capture_lane is None:
-                world.capture_lane = SimStream(world.device)
+                world.capture_lane = SimStream(world.here.device)
             stream = Stream.of(world.capture_lane)
         self.capture_stream = stream
         self.stream_ctx = StreamContext(stream)

@@ -21,10 +21,8 @@ class Refusal:
     invalidates: bool = True
 
     def error(self) -> Exception:
-        if self.invalidates:
-            kind: type[Exception] = getattr(torch, "AcceleratorError", RuntimeError)
-            return kind(self.message)
-        return RuntimeError(self.message)
+        kind: type[Exception] = getattr(torch, "AcceleratorError", RuntimeError) if self.invalidates else RuntimeError
+        return kind(self.message)
 
 
 NOT_PERMITTED = Refusal("CUDA error: operation not permitted when stream is capturing")

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from graphsafe.capture.device.sim.effects import NodeKind
+from graphsafe.capture.device.sim.generators import Generator, draw
 from graphsafe.capture.device.sim.perform import perform
-from graphsafe.capture.device.sim.random_source import RandomSource, draw
 from graphsafe.capture.device.structures import tensors_in
 from graphsafe.report.model import CallSite, Span
 
@@ -39,13 +39,17 @@ class SimStream:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    source: RandomSource
+    generator: Generator
     offset: int
-    "The offset of the draw, relative to the source's offset at the start of the graph."
+    "The offset of the draw, relative to the generator's offset at the start of the graph."
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
+    """An operation of a capture, with its place in the order of streams and events. The node runs after the first
+    `seen[sim_stream]` nodes of each stream."""
+
+    sim_stream: SimStream
     func: Any
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
@@ -64,6 +68,13 @@ class Node:
     "Whether autograd recorded the operation."
     backward: bool = False
     "Whether a backward pass ran the operation."
+    number: int = 0
+    "The position of the node among the nodes of its stream, counted from 1."
+    seen: Mapping[SimStream, int] = field(default_factory=dict)
+
+    def is_before(self, later: Node) -> bool:
+        """Return whether every replay runs this node before `later`. `later` was recorded after this node."""
+        return later.seen.get(self.sim_stream, 0) >= self.number
 
     def arguments(self) -> tuple[torch.Tensor, ...]:
         """Return the tensors that the operation reads and writes."""
@@ -77,8 +88,8 @@ class Node:
         with torch._C._AutoDispatchBelowAutograd(), torch.enable_grad():
             return perform(self.func, self.args, self.kwargs)
 
-    def run(self, starts: Mapping[RandomSource, tuple[int, int]]) -> None:
-        """Run the node. `starts` has the seed and the offset of each source at the start of this replay."""
+    def run(self, starts: Mapping[Generator, tuple[int, int]]) -> None:
+        """Run the node. `starts` has the seed and the offset of each generator at the start of this replay."""
         # `squeeze_` and similar operations change the tensor's shape, but no memory
         if torch.Tag.inplace_view in self.func.tags:
             return
@@ -90,7 +101,7 @@ class Node:
             if self.draw is None:
                 results = self.call()
             else:
-                seed, offset = starts[self.draw.source]
+                seed, offset = starts[self.draw.generator]
                 results = draw(seed, offset + self.draw.offset, self.call)
             for recorded, new in zip(self.outputs, tensors_in(results), strict=False):
                 # operations on nested tensors are already reported as unknown effects: see dispatch_mode.py
@@ -102,19 +113,3 @@ class Node:
                     was, now = recorded.shape, new.shape
                     raise RuntimeError(f"a replayed operation changed its output's shape: {was} to {now}")
                 recorded.copy_(new)
-
-
-@dataclass(frozen=True, slots=True)
-class OrderedNode:
-    """A node with its place in the order of streams and events. The node runs after the first `seen[sim_stream]` nodes
-    of each stream."""
-
-    node: Node
-    sim_stream: SimStream
-    number: int
-    "The position of the node among the nodes of its stream, counted from 1."
-    seen: Mapping[SimStream, int]
-
-    def is_before(self, later: OrderedNode) -> bool:
-        """Return whether every replay runs this node before `later`. `later` was recorded after this node."""
-        return later.seen.get(self.sim_stream, 0) >= self.number

@@ -6,11 +6,9 @@ release. The simulated device never reuses memory of a capture, so its replays c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 
-from graphsafe.capture.device.sim.nodes import OrderedNode, SimStream
+from graphsafe.capture.device.sim.nodes import Node, SimStream
 from graphsafe.capture.device.sim.tags import holders, storages
 from graphsafe.capture.shared.places import at_line
 
@@ -22,7 +20,7 @@ class _Memory:
         self.allocated_on = allocated_on
         self.aliases = 0
         "The number of tensors of recorded nodes that refer to the memory."
-        self.uses: list[OrderedNode] = []
+        self.uses: list[Node] = []
         "Nodes on other streams that use the memory."
 
 
@@ -31,38 +29,39 @@ class Reuse:
 
     def __init__(self) -> None:
         self._memory: dict[int, _Memory] = {}
-        self._waiting: list[OrderedNode] = []
+        self._waiting: list[Node] = []
         "Nodes that have not been checked yet. As long as all nodes are on one stream, no check is needed."
         self.doubts: dict[str, None] = {}
 
-    def add(self, placed: OrderedNode) -> None:
+    def add(self, node: Node) -> None:
         """Note a node. Call it with torch functions and dispatch modes disabled."""
-        self._waiting.append(placed)
-        if placed.sim_stream != self._waiting[0].sim_stream or self._memory:
+        self._waiting.append(node)
+        if node.sim_stream != self._waiting[0].sim_stream or self._memory:
             self._catch_up()
 
     def _catch_up(self) -> None:
         waiting, self._waiting = self._waiting, []
-        for placed in waiting:
-            self._add(placed, placed.node.arguments(), placed.node.outputs)
+        for node in waiting:
+            self._add(node)
 
-    def _add(self, placed: OrderedNode, arguments: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
-        used = {id(tensor): tensor for tensor in (*arguments, *outputs)}
+    def _add(self, node: Node) -> None:
+        arguments = node.arguments()
+        used = {id(tensor): tensor for tensor in (*arguments, *node.outputs)}
         places = {number: [one._cdata for one in storages(tensor)] for number, tensor in used.items()}
-        fresh = {place for tensor in outputs for place in places[id(tensor)]}
+        fresh = {place for tensor in node.outputs for place in places[id(tensor)]}
         fresh -= {place for tensor in arguments for place in places[id(tensor)]} | self._memory.keys()
         if fresh:
-            self._note_possible_reuse(placed)
+            self._note_possible_reuse(node)
         for place in fresh:
-            self._memory[place] = _Memory(placed.sim_stream)
+            self._memory[place] = _Memory(node.sim_stream)
         for of_tensor in places.values():
             for place in of_tensor:
                 memory = self._memory.get(place)
                 if memory is None:
                     continue
                 memory.aliases += 1
-                if memory.allocated_on != placed.sim_stream:
-                    memory.uses.append(placed)
+                if memory.allocated_on != node.sim_stream:
+                    memory.uses.append(node)
 
     def defer(self, tensor: torch.Tensor) -> None:
         """Note a call of `record_stream`. The memory is then not reused before the capture ends."""
@@ -70,16 +69,13 @@ class Reuse:
         for storage in storages(tensor):
             self._memory.pop(storage._cdata, None)
 
-    def _note_possible_reuse(self, placed: OrderedNode) -> None:
+    def _note_possible_reuse(self, node: Node) -> None:
         """Note freed memory that the allocator may give to this node although another stream still uses it."""
         for place, memory in self._memory.items():
-            if not memory.uses or memory.allocated_on != placed.sim_stream:
+            if not memory.uses or memory.allocated_on != node.sim_stream:
                 continue
-            late = next((use for use in memory.uses if not use.is_before(placed)), None)
+            late = next((use for use in memory.uses if not use.is_before(node)), None)
             held = None if late is None else holders(place)
             if late is not None and held is not None and held <= memory.aliases:
-                self.doubts[f"memory that is freed while {_text(late)} may still use it, without record_stream"] = None
-
-
-def _text(placed: OrderedNode) -> str:
-    return placed.node.op + at_line(placed.node.frames)
+                user = late.op + at_line(late.frames)
+                self.doubts[f"memory that is freed while {user} may still use it, without record_stream"] = None

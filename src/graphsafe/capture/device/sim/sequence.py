@@ -19,7 +19,7 @@ _OF_EVENTS: Mapping[str, OperationKind] = {
     "copy-to-host": "copy",
     "copy-to-device": "copy",
 }
-_OF_LAUNCHES: Mapping[str, OperationKind] = {"graph": "graph-launch", "memcpy": "copy", "memset": "fill"}
+_OF_LAUNCHES: Mapping[str, OperationKind] = {"graph": "graph-launch", "memcpy": "copy"}
 
 
 class SequenceRecorder:

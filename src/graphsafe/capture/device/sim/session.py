@@ -1,25 +1,24 @@
-"""A capture that is under way (`Session`), and its result, which can be replayed (`Graph`).
+"""A capture that is under way.
 
-A graph holds operations with fixed storages and fixed Python values. A GPU runs nothing during a capture. The simulated
-device runs the operations, because the code needs their shapes. When the capture ends, the device restores the memory
-that the operations wrote and that existed before the capture.
+Its result, a graph (`graphs.py`), holds operations with fixed storages and fixed Python values. A GPU runs nothing
+during a capture. The simulated device runs the operations, because the code needs their shapes. When the capture ends,
+the device restores the memory that the operations wrote and that existed before the capture.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.device.sim.legality import EARLIER_ERROR, Refusal
-from graphsafe.capture.device.sim.nodes import Node, OrderedNode, SimStream
-from graphsafe.capture.device.sim.random_source import RandomSource
+from graphsafe.capture.device.sim.nodes import Node, SimStream
 from graphsafe.capture.device.sim.reuse import Reuse
 from graphsafe.capture.device.sim.tags import storages, tag_of
-from graphsafe.capture.device.structures import is_valueless, tensors_in
+from graphsafe.capture.device.structures import is_valueless
 from graphsafe.capture.shared.frames import user_frames
 
 __tracebackhide__ = True  # pytest reads this: the traceback of a failure ends at the user's line
@@ -32,7 +31,6 @@ class Session:
         self.origin = origin
         self.clocks: dict[SimStream, dict[SimStream, int]] = {origin: {origin: 0}}
         self.nodes: list[Node] = []
-        self.placed: list[OrderedNode] = []
         self.escaped: list[StepEvent] = []
         "Work that this process launched during the capture but that is not in the graph."
         self.first_error: Refusal | None = None
@@ -69,13 +67,14 @@ class Session:
         if sim_stream.number != 0:
             self.last_work[sim_stream] = work
 
-    def add(self, sim_stream: SimStream, node: Node) -> None:
-        self.nodes.append(node)
+    def add(self, node: Node) -> None:
+        """Add a node, which gets its place in the order here."""
+        sim_stream = node.sim_stream
         if sim_stream != self.origin:
             self.last_work[sim_stream] = StepEvent("hidden-sync", node.op, node.frames, node.span)
         clock = self.clocks[sim_stream]
-        self.placed.append(OrderedNode(node, sim_stream, clock[sim_stream] + 1, dict(clock)))
-        self.reuse.add(self.placed[-1])
+        self.nodes.append(replace(node, number=clock[sim_stream] + 1, seen=dict(clock)))
+        self.reuse.add(self.nodes[-1])
         clock[sim_stream] += 1
 
     def save(self, tensor: torch.Tensor) -> None:
@@ -100,39 +99,3 @@ class Session:
             if clock[sim_stream] > seen.get(sim_stream, 0):
                 return self.last_work.get(sim_stream)
         return None
-
-
-class Graph:
-    """The operations of a capture, with their order and the random numbers that they draw."""
-
-    def __init__(self) -> None:
-        self.nodes: list[Node] = []
-        self.placed: list[OrderedNode] = []
-        "The nodes with their order. Empty if only one stream took part."
-        self.draws: dict[RandomSource, int] = {}
-        "How far one replay advances each source of random numbers."
-        self.seeds: dict[RandomSource, int] = {}
-        "The seeds at the capture."
-        self.captured_in: Session | None = None
-        "The session that captured the graph. The tags of storages that the capture allocated refer to this session."
-
-    def run(self) -> None:
-        starts = {
-            # If a graph does not advance a source, its replays do not read the source: they repeat the numbers of the
-            # capture.
-            source: (source.state.seed, source.state.offset) if advance else (self.seeds[source], 0)
-            for source, advance in self.draws.items()
-        }
-        # The nodes are operations below autocast: a replay casts nothing, even in a block of autocast.
-        with torch.no_grad(), torch.autocast("cpu", enabled=False):
-            for node in self.nodes:
-                node.run(starts)
-        for source, advance in self.draws.items():
-            source.state.offset += advance
-
-    def tensors(self) -> list[torch.Tensor]:
-        """Return all tensors that the graph's operations read or write."""
-        return [tensor for node in self.nodes for tensor in tensors_in([node.args, node.kwargs, node.outputs])]
-
-    def kinds(self) -> dict[str, int]:
-        return dict(Counter(node.kind for node in self.nodes if node.kind != "none"))

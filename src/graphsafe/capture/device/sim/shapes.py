@@ -158,7 +158,7 @@ def form_of(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], scope: Sc
     values or draws random numbers."""
     if not _is_repeatable(func):
         return None
-    asks = scope.via, scope.place, scope.explicit, scope.literal, scope.source is None
+    asks = scope.via, scope.place, scope.explicit, scope.literal, scope.generator is None
     try:
         form = (func, asks, torch.get_default_dtype(), _form(args), _form(kwargs))
         hash(form)

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from graphsafe.capture.answers.events import StepEventKind
 from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.legality import EVENT_IN_CAPTURE, LEGACY_STREAM, UNCAPTURED_WORK
 from graphsafe.capture.device.sim.nodes import SimStream
@@ -20,14 +21,17 @@ from graphsafe.capture.device.sim.session import Session
 def device_index(device: Any) -> int:
     """Return the index of `device`, which is an int, a string, a torch.device, or None for the current device."""
     world = worlds.current()
-    if device is None:
-        return world.device
-    if isinstance(device, int):
-        return world.device if device < 0 else world.checked(device)
-    named = torch.device(device)
-    if named.type != "cuda":
-        raise ValueError(f"Expected a cuda device, but got: {named}")
-    return world.device if named.index is None else world.checked(named.index)
+    index = device
+    if device is not None and not isinstance(device, int):
+        named = torch.device(device)
+        if named.type != "cuda":
+            raise ValueError(f"Expected a cuda device, but got: {named}")
+        index = named.index
+    if index is None or index < 0:
+        return world.here.device
+    if index >= world.count:
+        raise RuntimeError("CUDA error: invalid device ordinal")
+    return int(index)
 
 
 class Stream:
@@ -94,7 +98,7 @@ class Stream:
     def synchronize(self) -> None:
         self._host_wait("torch.cuda.Stream.synchronize", "wait")
 
-    def _host_wait(self, op: str, kind: worlds.WaitKind) -> None:
+    def _host_wait(self, op: str, kind: StepEventKind) -> None:
         world = worlds.current()
         with world.on(self.device_index):
             world.host_wait(op, kind)
@@ -162,7 +166,7 @@ class Event:
         end_event._host_wait("torch.cuda.Event.elapsed_time", "query")
         return 0.0
 
-    def _host_wait(self, op: str, kind: worlds.WaitKind) -> None:
+    def _host_wait(self, op: str, kind: StepEventKind) -> None:
         """Check a call by which the host queries or waits for an event. As on an H200, a capture refuses the call only
         if the event was recorded in the capture."""
         world = worlds.current()
@@ -185,16 +189,16 @@ class StreamContext:
         world = worlds.current()
         if self.stream.sim_stream.foreign:
             world.record_unknown_effect("torch.cuda.ExternalStream")
-        self._device = world.device
-        self._before = world.current_streams[self.stream.device_index]
+        self._device = world.here.device
+        self._before = world.here.current_streams[self.stream.device_index]
         world.set_current_stream(self.stream.sim_stream)
 
     def __exit__(self, *_: object) -> None:
         if self.stream is None:
             return
         world = worlds.current()
-        world.current_streams[self.stream.device_index] = self._before
-        world.device = self._device
+        world.here.current_streams[self.stream.device_index] = self._before
+        world.here.device = self._device
 
 
 class DeviceContext:
@@ -208,9 +212,9 @@ class DeviceContext:
 
     def __enter__(self) -> None:
         world = worlds.current()
-        self.prev_idx = world.device
+        self.prev_idx = world.here.device
         if self.idx >= 0:
-            world.device = self.idx
+            world.here.device = self.idx
 
     def __exit__(self, *_: object) -> None:
-        worlds.current().device = self.prev_idx
+        worlds.current().here.device = self.prev_idx

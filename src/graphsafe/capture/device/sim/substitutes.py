@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -19,12 +19,14 @@ import torch.utils._foreach_utils
 import torch.utils._pytree as pytree
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
+from graphsafe.capture.device.protocol import RESEEDS
 from graphsafe.capture.device.sim import collectives, cuda, foreign
 from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.effects import Scope
 from graphsafe.capture.device.sim.function_mode import function_mode_on, placed
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, PAGEABLE
+from graphsafe.capture.device.sim.streams import device_index
 from graphsafe.capture.device.sim.tags import HOST, max_device_index, put_tag
 from graphsafe.capture.device.sim.world import World, simulated
 from graphsafe.capture.shared.replaced import replaced
@@ -34,7 +36,7 @@ from graphsafe.optable import Argument, Call
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
     if not (isinstance(pred, torch.Tensor) and _becomes_node("torch.cond")):
         return true_fn(*operands) if pred else false_fn(*operands)
-    worlds.current().limits["torch.cond", "runs both of its branches on the simulated device"] = (
+    worlds.current().limits["torch.cond runs both of its branches on the simulated device"] = (
         "in a CUDA graph they are two nodes, of which a replay runs one"
     )
     # Branches neither write nor alias their arguments, so both can run, and the predicate only selects the results.
@@ -42,21 +44,17 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
 
 
 def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Any) -> Any:
-    world = worlds.active()
-    node = _becomes_node("torch.while_loop")
-    if node and world is not None:
-        world.record_unknown_effect("torch.while_loop as a node of the graph")
+    reading: Callable[[], AbstractContextManager[None]] = nullcontext
+    if _becomes_node("torch.while_loop"):
+        reading = worlds.current().unseen
+        worlds.current().record_unknown_effect("torch.while_loop as a node of the graph")
     carried = carried_inputs
-    while _holds(cond_fn(*carried), node):
+    while True:
+        pred = cond_fn(*carried)
+        with reading():
+            if not pred:
+                return carried
         carried = body_fn(*carried)
-    return carried
-
-
-def _holds(pred: Any, node: bool) -> bool:
-    if not node:
-        return bool(pred)
-    with worlds.current().unseen():
-        return bool(pred)
 
 
 def _becomes_node(name: str) -> bool:
@@ -80,17 +78,13 @@ _ASKED = ("has_torch_function", "has_torch_function_unary", "has_torch_function_
 _DEVICE_OF_WRAPPER = 7
 "The position of the device among the arguments of `_make_wrapper_subclass`."
 _GROUPING = "_group_tensors_by_device_and_dtype"
-_RESEEDS = frozenset(
-    {"torch.manual_seed", "torch.cuda.manual_seed", "torch.cuda.manual_seed_all", "torch.cuda.set_rng_state"}
-)
 _DEFAULT = torch.Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
-_DISABLED = torch._C._disabled_torch_function_impl
 
 
 def _overrides(value: Any) -> bool:
     """Return whether an argument's class has its own `__torch_function__`. Tensors and parameters have none."""
     own = getattr(type(value), "__torch_function__", None)
-    if own is None or own is _DISABLED:
+    if own is None or own is torch._C._disabled_torch_function_impl:
         return False
     return getattr(own, "__func__", None) is not _DEFAULT
 
@@ -128,7 +122,7 @@ def _replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
                 if getattr(module, "__dict__", {}).get(name) is real:
                     yield module, name, value
     for module, name, value in cuda.replacements(world):
-        reseeds = module is torch.cuda and f"torch.cuda.{name}" in _RESEEDS
+        reseeds = module is torch.cuda and f"torch.cuda.{name}" in RESEEDS
         yield module, name, _reseeding(f"torch.cuda.{name}", value) if reseeds else value
     yield from foreign.replacements()
     yield from collectives.replacements()
@@ -136,7 +130,11 @@ def _replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
         yield torch._C, "_get_accelerator", lambda check=None: torch.device("cuda")
     yield torch, "load", _load
     yield torch.Tensor, "_make_wrapper_subclass", staticmethod(_wrapper(torch.Tensor._make_wrapper_subclass))
-    yield torch, "Generator", _GeneratorMeta("Generator", (), {})
+    yield (
+        torch,
+        "Generator",
+        cuda.class_of("Generator", _generator, lambda value: isinstance(value, torch._C.Generator)),
+    )
     yield torch.Tensor, "__repr__", simulated(torch.Tensor.__repr__, partial(_formatted, "torch.Tensor.__repr__"))
     yield torch.Tensor, "__format__", simulated(torch.Tensor.__format__, partial(_formatted, "torch.Tensor.__format__"))
     yield torch.Tensor, "__deepcopy__", simulated(torch.Tensor.__deepcopy__, _deepcopy)
@@ -158,7 +156,7 @@ def _replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
 
 def _reseeding(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
     def reseed(world: World, real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        nested = world.scope.via in _RESEEDS
+        nested = world.here.scope.via in RESEEDS
         with world.via(name):
             if not nested:
                 world.emit("random", name, how="reseed")
@@ -167,17 +165,9 @@ def _reseeding(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
     return simulated(real, reseed)
 
 
-class _GeneratorMeta(type):
-    """Replaces `torch.Generator`. For `cuda` this class makes simulated generators. In `isinstance`, every generator
-    counts as an instance of the replacement."""
-
-    def __call__(cls, device: Any = "cpu") -> Any:
-        if torch.device(device).type == "cuda":
-            return Generator(device)
-        return torch._C.Generator(device)
-
-    def __instancecheck__(cls, value: Any) -> bool:
-        return isinstance(value, torch._C.Generator)
+def _generator(device: Any = "cpu") -> torch._C.Generator:
+    is_simulated = torch.device(device).type == "cuda"
+    return Generator(device_index(device), worlds.current()) if is_simulated else torch._C.Generator(device)
 
 
 def _formatted(
@@ -279,7 +269,7 @@ def _grouped(lists: list[list[Any]], with_indices: bool = False) -> dict[Any, An
 
 def _placed(world: World, real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """A backward pass makes zeros and ones: put them on the device of the tensors from which the pass starts."""
-    with world.within(Scope(via=world.scope.via, place=max_device_index((args, kwargs)))):
+    with world.within(Scope(via=world.here.scope.via, place=max_device_index((args, kwargs)))):
         return real(*args, **kwargs)
 
 
@@ -305,7 +295,7 @@ def _under_modes(real: Callable[..., None], world: World) -> Callable[..., None]
 def _note_compile() -> None:
     world = worlds.active()
     if world is not None:
-        world.limits["torch.compile", "runs uncompiled on the simulated device"] = (
+        world.limits["torch.compile runs uncompiled on the simulated device"] = (
             "compiled code is made for a real GPU; its kernels, and what they allocate, cannot be predicted"
         )
 
@@ -323,11 +313,10 @@ def _record_stream(tensor: torch.Tensor, stream: Any) -> None:
 
 
 _DEFAULT_DTYPE = torch.get_autocast_dtype
-_SET_DTYPE = torch.set_autocast_dtype
 
 
 def _note_autocast(world: World) -> None:
-    world.limits["autocast", "uses the CPU's list of operations"] = (
+    world.limits["autocast uses the CPU's list of operations"] = (
         "which operations autocast runs in lower precision differs between CPU and CUDA"
     )
 
@@ -358,7 +347,7 @@ def _autocast_setting(real: Callable[..., Any]) -> Callable[..., Any]:
         device, *values = args if args and isinstance(args[0], str) else ("cuda", *args)
         if device == "cuda" and True in values:
             _note_autocast(world)
-        if real is _SET_DTYPE:
+        if real.__name__ == "set_autocast_dtype":
             real(device, *values)  # blocks of autocast without a dtype use this dtype
         return real("cpu" if device == "cuda" else device, *values)
 

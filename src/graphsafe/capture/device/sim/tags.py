@@ -110,18 +110,10 @@ def storages(tensor: torch.Tensor) -> list[Any]:
         try:
             return [tensor.untyped_storage()]
         except RuntimeError:
-            inner = _unwrapped(tensor)
-            return [] if inner is None else storages(inner)
+            functorch: Any = torch._C._functorch
+            is_wrapped = functorch.is_functorch_wrapped_tensor(tensor)  # by `vmap` or `grad`
+            return storages(functorch.get_unwrapped(tensor)) if is_wrapped else []
     return [part.untyped_storage() for part in (sparse_parts(tensor) or {}).values()]
-
-
-def _unwrapped(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Return the tensor inside the wrappers of `vmap` and `grad`, or None if it is not wrapped."""
-    functorch = getattr(torch._C, "_functorch", None)
-    if functorch is None or not functorch.is_functorch_wrapped_tensor(tensor):
-        return None
-    inner: torch.Tensor = functorch.get_unwrapped(tensor)
-    return inner
 
 
 def tag_of(tensor: torch.Tensor) -> Tag | None:
@@ -130,10 +122,6 @@ def tag_of(tensor: torch.Tensor) -> Tag | None:
         if tag is not None:
             return tag
     return None
-
-
-def is_tagged(storage: torch.UntypedStorage) -> bool:
-    return tag_of_storage(storage) is not None
 
 
 def tag_of_storage(storage: torch.UntypedStorage) -> Tag | None:
@@ -163,7 +151,7 @@ def put_tag(tensor: torch.Tensor, index: int, ledger: Ledger, session: object = 
     """Tag those storages of a tensor that have no tag. Return the bytes that are new on the device, 0 for a view."""
     new = 0
     for storage in storages(tensor):
-        if not is_tagged(storage):
+        if tag_of_storage(storage) is None:
             nbytes = storage.nbytes()
             setattr(storage, _ATTRIBUTE, Tag(index, nbytes, ledger, session))
             keep_object(storage)

@@ -7,16 +7,16 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from graphsafe.capture.answers.events import Asked, StepEvent, StepEventKind
 from graphsafe.capture.device.sim.effects import Scope
+from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, Refusal
 from graphsafe.capture.device.sim.nodes import SimStream
-from graphsafe.capture.device.sim.random_source import RandomSource
-from graphsafe.capture.device.sim.session import Graph, Session
+from graphsafe.capture.device.sim.session import Session
 from graphsafe.capture.device.sim.shapes import Shapes
 from graphsafe.capture.device.sim.tags import Ledger, Tag
 from graphsafe.capture.shared.frames import torch_function, user_frames
@@ -27,34 +27,37 @@ from graphsafe.report.probes.construct import Attempt
 
 LAUNCHED = frozenset(("kernel", "graph"))
 "Kinds of work that count as launches."
-WaitKind = Literal["wait", "query"]
 
 
 class _ThreadState(threading.local):
-    """State of which each thread has its own copy."""
+    """State of which each thread has its own copy. A new thread starts with the process's first device and the default
+    streams."""
 
-    def __init__(self, device: int) -> None:
+    def __init__(self, device: int, streams: Sequence[SimStream]) -> None:
         self.device = device
+        "The current device."
         self.scope = Scope()
         self.bypassed = False
-        self.current_streams: list[SimStream] = []
-        "The current stream of each device. The list is empty until a stream is asked for."
+        "Whether operations run plainly, without tags and records."
+        self.current_streams = list(streams)
+        "The current stream of each device."
 
 
 class World:
     def __init__(self, count: int, device: int, table: OpTable) -> None:
         self.count = count
-        self._here = _ThreadState(device)
         self.table = table
         self.ledgers = [Ledger() for _ in range(count)]
         self.defaults = [SimStream(each, number=0) for each in range(count)]
         "The default stream of each device."
-        self.sources = [RandomSource(each) for each in range(count)]
-        "The source of random numbers of each device's default generator."
+        self.here = _ThreadState(device, self.defaults)
+        self.generators = tuple(Generator(each, self) for each in range(count))
+        "The default generator of each device."
         self.touched: set[int] = {device}
         "The devices that have a context."
         self.session: Session | None = None
-        self.graphs: weakref.WeakSet[Graph] = weakref.WeakSet()
+        self.graphs: weakref.WeakSet[Any] = weakref.WeakSet()
+        "The captured graphs, as objects of `graphs.CUDAGraph`."
         self.sink: Callable[[StepEvent], None] | None = None
         self.ran: Callable[[Any, Sequence[Any], Mapping[str, Any], Sequence[torch.Tensor]], None] | None = None
         """A function that is called for each operation that ran eagerly on a device, with the operation's results; None
@@ -76,7 +79,8 @@ class World:
         "Whether the values of any memory depend on an unknown effect. The memory's tag names the effect."
         self.refusals_seen = 0
         "Number of events that a capture would refuse."
-        self.limits: dict[tuple[str, str], str] = {}
+        self.limits: dict[str, str] = {}
+        "The text of a limit -> the reason."
         self.asked: Callable[[Asked], None] | None = None
         """A function that is called when code asks whether a capture is under way; the code then gets the answer True.
         If this function is None, the code gets the true answer."""
@@ -85,58 +89,23 @@ class World:
         self.capture_lane: SimStream | None = None
         "The stream that `torch.cuda.graph` makes once for the whole process."
 
-    @contextmanager
-    def installed(self) -> Iterator[None]:
-        global _current
-        before, _current = _current, self
-        try:
-            yield
-        finally:
-            _current = before
-
-    def checked(self, index: int) -> int:
-        if not 0 <= index < self.count:
-            raise RuntimeError("CUDA error: invalid device ordinal")
-        return index
-
-    @property
-    def device(self) -> int:
-        """The current device of this thread. A new thread starts with the process's first device."""
-        return self._here.device
-
-    @device.setter
-    def device(self, index: int) -> None:
-        self._here.device = index
+    def installed(self) -> AbstractContextManager[None]:
+        return replaced((sys.modules[__name__], "_current", self))
 
     def on(self, index: int) -> AbstractContextManager[None]:
-        return replaced((self, "device", index))
-
-    @property
-    def scope(self) -> Scope:
-        return self._here.scope
-
-    @scope.setter
-    def scope(self, scope: Scope) -> None:
-        self._here.scope = scope
+        return replaced((self.here, "device", index))
 
     @property
     def bypassed(self) -> bool:
-        """Whether this thread's operations run plainly, without tags and records. This is also true of threads that
-        outlive the device."""
-        return self._here.bypassed or _current is not self
-
-    @property
-    def current_streams(self) -> list[SimStream]:
-        """The current stream of each device in this thread. A new thread starts with the default streams."""
-        self._here.current_streams = self._here.current_streams or list(self.defaults)
-        return self._here.current_streams
+        """Whether this thread's operations run plainly. This is also true of threads that outlive the device."""
+        return self.here.bypassed or _current is not self
 
     def current_sim_stream(self, index: int | None = None) -> SimStream:
-        return self.current_streams[self.device if index is None else index]
+        return self.here.current_streams[self.here.device if index is None else index]
 
     def set_current_stream(self, sim_stream: SimStream) -> None:
-        self.device = sim_stream.device_index
-        self.current_streams[sim_stream.device_index] = sim_stream
+        self.here.device = sim_stream.device_index
+        self.here.current_streams[sim_stream.device_index] = sim_stream
 
     def is_capturing(self, index: int | None = None) -> bool:
         return self.session is not None and self.current_sim_stream(index) in self.session.clocks
@@ -152,12 +121,8 @@ class World:
 
     @contextmanager
     def unseen(self) -> Iterator[None]:
-        before, self._here.bypassed = self._here.bypassed, True
-        try:
-            with torch._C.DisableTorchFunction():
-                yield
-        finally:
-            self._here.bypassed = before
+        with replaced((self.here, "bypassed", True)), torch._C.DisableTorchFunction():
+            yield
 
     def record_unknown_effect(self, what: str, made: Iterable[Tag] = ()) -> None:
         """Record an unknown effect.
@@ -182,22 +147,33 @@ class World:
             self.unknown.setdefault(text, threading.get_ident())
 
     def within(self, scope: Scope) -> AbstractContextManager[None]:
-        return replaced((self, "scope", scope))
+        return replaced((self.here, "scope", scope))
 
     def via(self, name: str) -> AbstractContextManager[None]:
         """Set the name of the running torch function in this block, unless an outer function already has its name
         set."""
-        return self.within(Scope(via=self.scope.via or name))
+        return self.within(Scope(via=self.here.scope.via or name))
 
     def event(self, kind: StepEventKind, op: str, nbytes: int | None = None, **data: Any) -> StepEvent:
         frames, span = user_frames()
-        return StepEvent(kind, op, frames, span, self.scope.via, nbytes, data, torch_function(sys._getframe()))
+        return StepEvent(kind, op, frames, span, self.here.scope.via, nbytes, data, torch_function(sys._getframe()))
 
     def emit(self, kind: StepEventKind, op: str, nbytes: int | None = None, **data: Any) -> None:
         if self.sink is not None:
             self.sink(self.event(kind, op, nbytes, **data))
 
-    def host_wait(self, op: str, kind: WaitKind, refusal: Refusal | None = NOT_PERMITTED) -> None:
+    def launches_reported(self, on_launch: Callable[[str, str], None]) -> AbstractContextManager[None]:
+        """In this block, also call a function with the kind and the name of each launch."""
+        before = self.launched
+
+        def launched(kind: str, name: str) -> None:
+            on_launch(kind, name)
+            if before is not None:
+                before(kind, name)
+
+        return replaced((self, "launched", launched))
+
+    def host_wait(self, op: str, kind: StepEventKind, refusal: Refusal | None = NOT_PERMITTED) -> None:
         """Report that the host waits for the device, or queries its progress."""
         with self.via(op):
             self.emit(kind, op)

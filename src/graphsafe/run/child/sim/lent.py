@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from graphsafe.capture.device.sim.graphs import CUDAGraph
-from graphsafe.capture.device.sim.session import Graph
 from graphsafe.capture.device.sim.tags import tag_of
 from graphsafe.report.ledger.model import Access
 from graphsafe.run.child.names import Place, storage_number
@@ -20,14 +19,14 @@ memory of a large one."""
 
 
 def borrowed(
-    graph: CUDAGraph, uses: Iterable[tuple[torch.Tensor, Access]], users: Iterable[tuple[Graph, Collection[int]]]
+    graph: CUDAGraph, uses: Iterable[tuple[torch.Tensor, Access]], users: Iterable[tuple[CUDAGraph, Collection[int]]]
 ) -> list[tuple[Touch, Sequence[Any]]]:
     """Return the tensors of other captures that a graph uses and does not write first, each with the other graphs that
     use it.
 
     `uses` are the tensors of the graph's operations in order, and `users` are graphs with the storages that they use.
     """
-    others = [(one, numbers) for one, numbers in users if isinstance(one, CUDAGraph) and one is not graph]
+    others = [(one, numbers) for one, numbers in users if one is not graph]
     same = [(one, numbers) for one, numbers in others if one.pool() == graph.pool()]
     captures = {one.captured_in for one, _ in same} - {None}
     found: dict[int, tuple[Touch, Sequence[Any]] | None] = {}

@@ -16,13 +16,11 @@ from graphsafe.capture.answers.build import Platform
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.protocol import MemoryEvent
-from graphsafe.capture.device.sim import random_source
 from graphsafe.capture.device.sim.effects import is_recorded, op_name, table_entry, written_by
 from graphsafe.capture.device.sim.function_mode import HANDLERS, SimFunctionMode
 from graphsafe.capture.device.sim.graph_memory import races_of
 from graphsafe.capture.device.sim.graphs import CUDAGraph
 from graphsafe.capture.device.sim.nodes import Node
-from graphsafe.capture.device.sim.session import Graph
 from graphsafe.capture.device.sim.tags import (
     HOST,
     Tag,
@@ -30,7 +28,6 @@ from graphsafe.capture.device.sim.tags import (
     holders,
     index_of,
     is_pinned,
-    is_tagged,
     tag_of,
     tag_of_storage,
 )
@@ -78,7 +75,7 @@ class SimSight(Sight):
         self._devices: dict[str, None] = {}
         self._order = ExitStack()
         self._order.enter_context(watch_order(world, self._refills, self._host))
-        self._aliases: weakref.WeakKeyDictionary[Graph, Counter[int]] = weakref.WeakKeyDictionary()
+        self._aliases: weakref.WeakKeyDictionary[CUDAGraph, Counter[int]] = weakref.WeakKeyDictionary()
         "Graph -> for each storage, how many of the graph's tensors refer to it."
         self._parts: weakref.WeakKeyDictionary[CUDAGraph, tuple[Parts, Parts]] = weakref.WeakKeyDictionary()
         "Graph -> the parts of storages that it reads, and those that it writes."
@@ -93,7 +90,7 @@ class SimSight(Sight):
             ledger.on_memory_event = functools.partial(_made, lines)
 
     def device(self) -> str:
-        return f"sim:{self._world.device}"
+        return f"sim:{self._world.here.device}"
 
     def stream(self) -> int:
         return self._world.current_sim_stream().number
@@ -105,7 +102,6 @@ class SimSight(Sight):
         inputs: list[torch.Tensor] = []
         filled: list[torch.Tensor] = []
         uses: list[tuple[torch.Tensor, Access]] = []
-        working: list[tuple[torch.Tensor, Access]] = []
         for node in graph.nodes:
             changed = {id(tensor) for tensor in self._written(node)}
             for tensor in tensors_in([node.args, node.kwargs]):
@@ -113,14 +109,14 @@ class SimSight(Sight):
                 if id(tensor) in changed:
                     access = "write" if node.op in _OVERWRITE or node.op.endswith("_out") else "both"
                 uses.append((tensor, access))
-                working += [] if node.kind == "none" else [(tensor, access)]  # a view uses no memory
                 self._touch(graph, tensor, access, found)
                 if not born_in(tensor, graph.captured_in):
                     (filled if access == "write" else inputs).append(tensor)
-        reads, writes = [one for one, how in working if how != "write"], [one for one, how in working if how != "read"]
+        reads, writes = [one for one, how in uses if how != "write"], [one for one, how in uses if how != "read"]
         self._parts[graph] = parts_of(reads), parts_of(writes)
         self._refills.captured(found)
-        self._host.captured((touch for touch in found.values() if not is_tagged(touch.storage)), self._parts[graph][0])
+        on_host = (touch for touch in found.values() if tag_of_storage(touch.storage) is None)
+        self._host.captured(on_host, self._parts[graph][0])
         passed_over = self._asked.captured(graph, inputs)
         self._derived.captured([one.storage for one in found.values() if one.access == "read"], found, names)
         written = [tensor for node in graph.nodes for tensor in node.written]
@@ -129,7 +125,7 @@ class SimSight(Sight):
         self._aliases[graph] = Counter(number for number in held if number is not None)
         tensors = [name.tensor() for known in names.values() for name in known]
         outputs = [one for one in tensors if one is not None and born_in(one, graph.captured_in)]
-        made = [one for node in graph.nodes if node.kind != "none" for one in (*node.outputs, *node.written)]
+        made = [one for node in graph.nodes for one in (*node.outputs, *node.written)]
         born = [one for one in made if born_in(one, graph.captured_in)]
         own = storage_numbers(born)
         is_temporary = not own <= storage_numbers(outputs)
@@ -186,7 +182,7 @@ class SimSight(Sight):
 
     def draw(self) -> str | None:
         try:
-            random_source.check(self._world.sources[self._world.device], capturing=False)
+            self._world.generators[self._world.here.device].check(capturing=False)
         except RuntimeError as error:
             return str(error)
         return None
@@ -201,7 +197,7 @@ class SimSight(Sight):
 
     def limits(self) -> list[tuple[str, str, str]]:
         unknown = "the simulated device cannot predict it"
-        found = [("simulated", f"{what} {how}", why) for (what, how), why in self._world.limits.items()]
+        found = [("simulated", what, why) for what, why in self._world.limits.items()]
         found += [("unknown-operation", what, unknown) for what in self._world.unknown]
         found.append(("simulated", "a pool's bytes", "how a graph's pool reuses memory is not simulated"))
         if self._stacks:
