@@ -135,10 +135,10 @@ def _changed(
 
 
 def _first_other(first: Sequence[GraphNode], second: Sequence[GraphNode]) -> int:
-    pairs = enumerate(zip_longest(first, second))
-    return next(
-        at for at, (one, other) in pairs if not one or not other or (one.kind, one.name) != (other.kind, other.name)
-    )
+    for number, (one, other) in enumerate(zip_longest(first, second)):
+        if one is None or other is None or (one.kind, one.name) != (other.kind, other.name):
+            return number
+    return 0
 
 
 def _difference(
