@@ -1,6 +1,7 @@
 """The JSON Schema of reports.
 
-It is `report.schema.json` beside this module. The parts for the probes and the pool are made from their data classes.
+It is `report.schema.json` beside this module. Objects of this file leave out that all of their keys are required and
+that there are no others. The parts for the probes and the pool are made from their data classes.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _TYPES = {str: "string", bool: "boolean", int: "integer", float: "number"}
 @cache
 def report_schema() -> dict[str, Any]:
     """Return the schema of one report (`graphsafe/report/1`), of several reports, and of a ledger, in draft 2020-12."""
-    schema: dict[str, Any] = json.loads(_FILE.read_text(encoding="utf-8"))
+    schema: dict[str, Any] = _completed(json.loads(_FILE.read_text(encoding="utf-8")))
     schema["$defs"]["probes"] = {
         "description": "The results of each probe. A probe may contain keys that are not listed here.",
         "type": "object",
@@ -41,6 +42,21 @@ def report_schema() -> dict[str, Any]:
 
 def schema_text() -> str:
     return json.dumps(report_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _completed(part: Any) -> Any:
+    """Return a part of the file in which each object requires all of its keys and allows no others. An object that
+    names its required keys stays as it is."""
+    if isinstance(part, list):
+        return [_completed(one) for one in part]
+    if not isinstance(part, dict):
+        return part
+    whole: dict[str, Any] = {}
+    for key, value in part.items():
+        whole[key] = _completed(value)
+        if key == "properties" and "type" in part and "required" not in part:
+            whole |= {"required": list(value), "additionalProperties": False}
+    return whole
 
 
 def _schema_of(kind: Any) -> dict[str, Any]:
