@@ -16,7 +16,7 @@ from graphsafe.document import Convert, Document, list_of, word_of
 from graphsafe.errors import RequestError, nearest
 from graphsafe.report.model import CONFIDENCES, LEVELS, REGIONS
 from graphsafe.rulebook.libraries import ReturnKind, Returns
-from graphsafe.rulebook.vocabulary import FIX_NAMES, HOWS, WORDS, EventKind, FixName
+from graphsafe.rulebook.vocabulary import FIXES, HOWS, WORDS, EventKind
 
 CODE = re.compile(r"[A-Z]{2,8}\d{3}")
 MAX_DEPTH = 32
@@ -171,10 +171,6 @@ def _check_words(doc: Document, within: str, texts: Mapping[str, Any]) -> None:
                 raise doc.error(within + key, f"unknown placeholder {{{word}}}{hint}")
 
 
-def _fixes(doc: Document, key: str, value: object) -> tuple[FixName, ...]:
-    return tuple(doc.one_of(name, item, FIX_NAMES) for name, item in doc.items(key, value))
-
-
 def _torch(doc: Document, key: str, value: object) -> str:
     text = doc.line(key, value)
     if not all(re.fullmatch(r"\s*(>=|<=|==|!=|>|<)\s*\d+(\.\d+)*\s*", part) for part in text.split(",")):
@@ -267,7 +263,7 @@ _RULE_KEYS: Mapping[str, Convert] = {
     "evidence": list_of(_read_by(_EVIDENCE, "torch", "says")),
     "see_also": list_of(_code),
     "instead_of": list_of(_code),
-    "fixes": _fixes,
+    "fixes": list_of(word_of(tuple(FIXES))),
 }
 _RULE_REQUIRED = ("code", "name", "level", "summary", "what", "why", "fix", "fix_short", "message")
 _MATCH_KEYS: Mapping[str, Convert] = {
