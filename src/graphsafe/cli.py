@@ -200,17 +200,19 @@ def rules_test(packs: tuple[Path, ...]) -> int:
 
     PACK is a file or a folder. Without PACK, the cases of graphsafe's own rules are run.
     """
-    from graphsafe.rule_cases import run_cases
+    from graphsafe.rule_cases import rule_faults, run_cases
 
-    failed = 0
-    ran = 0
-    for outcome in run_cases(packs):
+    faults = list(rule_faults(packs))
+    for fault in faults:
+        say(fault)
+    ran = failed = 0
+    for problem in run_cases(packs):
         ran += 1
-        if outcome.problem:
+        if problem is not None:
             failed += 1
-            say(f"{outcome.code} {outcome.kind} case {outcome.title!r}: {outcome.problem}")
+            say(problem)
     say(f"{ran - failed} of {ran} cases passed")
-    return FINDINGS if failed else OK
+    return FINDINGS if failed or faults else OK
 
 
 @commands.command(short_help="Convert saved reports to another format, or join them.")
