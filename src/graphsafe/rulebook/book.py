@@ -131,7 +131,7 @@ def load_rulebook(
     libraries = list(data["libraries"])
     digests = [data["digest"]]
     for pack in packs:
-        compiled = _pack(pack, root) if root is None else _quoting_nothing(pack, root)
+        compiled = _pack(pack, root, may_quote=root is None)
         added = list(map(_rule, compiled["rules"]))
         _refuse_own_codes(pack, added)
         rules += added
@@ -167,7 +167,7 @@ def load_pack(pack: Path) -> tuple[Rulebook, frozenset[str]]:
     RulebookError.
     """
     data, own = _own()
-    compiled = _pack(pack, pack if pack.is_dir() else pack.parent)
+    compiled = _pack(pack, pack if pack.is_dir() else pack.parent, may_quote=True)
     tried = list(map(_rule, compiled["rules"]))
     if leads_out(pack, _CHECKOUT):
         _refuse_own_codes(pack, tried)
@@ -238,11 +238,11 @@ def _own_files(folder: Path) -> list[tuple[Path, bytes]]:
     return [(path, _content(path)) for path in sorted(folder.glob("*.yaml"))]
 
 
-def _pack(pack: Path, root: Path | None) -> Mapping[str, Any]:
+def _pack(pack: Path, root: Path | None, *, may_quote: bool) -> Mapping[str, Any]:
     """Return the data of a pack, which is a file or a folder of files. Raises RulebookError.
 
-    The pack that a repository names may be a file outside of the repository's folder, for example a file with secrets,
-    or a link to such a file. So the error about a pack outside of the folder quotes nothing from the file.
+    A repository may name any file as a pack, for example one with the secrets of its CI, or a link to such a file. So
+    the error quotes nothing from the file unless `may_quote`, and about a pack outside of `root` it says nothing more.
     """
     try:
         found = sorted(path for path in pack.iterdir() if path.suffix in (".yaml", ".yml")) if pack.is_dir() else [pack]
@@ -252,19 +252,11 @@ def _pack(pack: Path, root: Path | None) -> Mapping[str, Any]:
         raise RulebookError(f"{pack}: no .yaml file in this folder")
     try:
         return _compiled([(path, _content(path)) for path in found])
-    except RulebookError:
-        if root is None or not any(leads_out(path, root) for path in found):
-            raise
-        raise RulebookError(f"{pack}: points outside the project, and holds no rules that graphsafe can read") from None
-
-
-def _quoting_nothing(pack: Path, root: Path) -> Mapping[str, Any]:
-    """Return the data of a pack. If this fails, the error quotes nothing from the file: a repository may name any file
-    as a pack, for example one with the secrets of its CI."""
-    try:
-        return _pack(pack, root)
     except RulebookError as error:
-        raise RulebookError(str(error).partition(", got ")[0]) from None
+        text = str(error) if may_quote else str(error).partition(", got ")[0]
+        if root is not None and any(leads_out(path, root) for path in found):
+            text = f"{pack}: points outside the project, and holds no rules that graphsafe can read"
+        raise RulebookError(text) from None
 
 
 def _content(path: Path) -> bytes:
