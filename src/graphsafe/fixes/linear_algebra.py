@@ -37,15 +37,15 @@ def _rewritten(code: Code, node: ast.Call) -> str | None:
     text = code.text(node)
     if module.rpartition(".")[2] == "linalg":
         if name in _CHECKED:
-            return rewriting.call(text, lambda call: rewriting.item(rewriting.named(call, _CHECKED[name]), "0"))
+            return rewriting.call(text, lambda call: rewriting.named(call, _CHECKED[name])) + "[0]"
         if name == "lu_factor" and _is_unpacked(code, node):
-            return rewriting.call(text, lambda call: rewriting.first_two(rewriting.named(call, "lu_factor_ex")))
+            return rewriting.call(text, lambda call: rewriting.named(call, "lu_factor_ex")) + "[:2]"
         return None
     short = _SHORT.get(node.func.attr)
     if short is None or not code.imports("torch") or node.keywords:
         return None
     if module == "torch" and len(node.args) == 1:
-        return rewriting.call(text, lambda call: rewriting.item(rewriting.called(call, short), "0"))
+        return rewriting.call(text, lambda call: rewriting.called(call, short)) + "[0]"
     if node.args:
         return None
     return f"{short}({code.text(node.func.value)})[0]"
