@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from graphsafe.baseline.api import Written
     from graphsafe.fixes.apply import Fixed
     from graphsafe.ignore_comments import Added
+    from graphsafe.report.ci.sarif import RuleTexts
     from graphsafe.report.ledger.model import Ledger
     from graphsafe.report.model import Finding, Level, Report
-    from graphsafe.report.rule_text import RuleTexts
     from graphsafe.report.source import Lines
     from graphsafe.scan.linting.hotness import Hotness
     from graphsafe.scan_request.settings import Setting
@@ -107,12 +107,12 @@ def put_text(text: str, output: Path | None) -> None:
         raise RequestError(f"-o {output}: {error.strerror}") from None
 
 
-def put_ledger_on_stderr(ledger: Ledger, rules: Callable[[], RuleTexts]) -> None:
+def put_ledger_on_stderr(ledger: Ledger) -> None:
     """Print a ledger on stderr, so that it is not mixed with the output of the program."""
     from graphsafe.report.forms import render
 
     with contextlib.suppress(OSError):
-        text = render(ledger, "terminal", colour=_colour(sys.stderr), width=_width(), rules=rules)
+        text = render(ledger, "terminal", colour=_colour(sys.stderr), width=_width())
         click.echo(text, nl=False, err=True, color=True)
 
 

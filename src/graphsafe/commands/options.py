@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from graphsafe.config import Config
+    from graphsafe.report.ci.sarif import RuleTexts
     from graphsafe.report.ledger.model import Ledger
     from graphsafe.report.model import Report
-    from graphsafe.report.rule_text import RuleTexts
     from graphsafe.report.source import Lines
 
 OK, FINDINGS, BAD_REQUEST, INTERNAL_ERROR, INTERRUPTED, CLOSED_PIPE = 0, 1, 2, 3, 130, 141

@@ -93,7 +93,7 @@ def run(
     if shown:
         put_outputs(ledger, None, shown, "terminal", rule_texts(config))
     else:
-        put_ledger_on_stderr(ledger, rule_texts(config))
+        put_ledger_on_stderr(ledger)
     if fail:
         from graphsafe.report.no_line import unplaced
 
