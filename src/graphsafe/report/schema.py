@@ -1,7 +1,7 @@
 """The JSON Schema of reports.
 
-It is `report.schema.json` beside this module. Objects of this file leave out that all of their keys are required and
-that there are no others. The parts for the probes and the pool are made from their data classes.
+It is `report.schema.json` beside this module, in a shorter form. The parts for the probes and the pool are made from
+their data classes.
 """
 
 from __future__ import annotations
@@ -45,16 +45,20 @@ def schema_text() -> str:
 
 
 def _completed(part: Any) -> Any:
-    """Return a part of the file in which each object requires all of its keys and allows no others. An object that
-    names its required keys stays as it is."""
+    """Return a part of the file in full. A part with properties is an object that requires all of them and allows no
+    others, unless the part itself says what it requires. `nullable` holds the form of a value that may also be null."""
     if isinstance(part, list):
         return [_completed(one) for one in part]
     if not isinstance(part, dict):
         return part
-    whole: dict[str, Any] = {}
+    is_short = "properties" in part and "required" not in part
+    whole: dict[str, Any] = {"type": "object"} if is_short else {}
     for key, value in part.items():
-        whole[key] = _completed(value)
-        if key == "properties" and "type" in part and "required" not in part:
+        if key == "nullable":
+            whole["oneOf"] = [_completed(value), {"type": "null"}]
+        else:
+            whole[key] = value if key in ("if", "then", "else") else _completed(value)
+        if key == "properties" and is_short:
             whole |= {"required": list(value), "additionalProperties": False}
     return whole
 
