@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 from graphsafe.errors import nearest
 from graphsafe.files import MAX_HANDWRITTEN, from_here, leads_out, read_regular, user_cache, write_atomically
 from graphsafe.report.model import Level, Region
+from graphsafe.report.reading import read
 from graphsafe.rulebook import rulefile
 from graphsafe.rulebook.libraries import Libraries, LibraryModel
-from graphsafe.rulebook.rule import AroundGraphs, Case, Evidence, Match, Rule
+from graphsafe.rulebook.rule import Match, Rule
 from graphsafe.rulebook.rulefile import RulebookError
 from graphsafe.rulebook.vocabulary import EventKind
 
@@ -132,7 +133,7 @@ def load_rulebook(
     digests = [data["digest"]]
     for pack in packs:
         compiled = _pack(pack, root, may_quote=root is None)
-        added = list(map(_rule, compiled["rules"]))
+        added = [read(Rule, item) for item in compiled["rules"]]
         _refuse_own_codes(pack, added)
         rules += added
         libraries += compiled["libraries"]
@@ -168,7 +169,7 @@ def load_pack(pack: Path) -> tuple[Rulebook, frozenset[str]]:
     """
     data, own = _own()
     compiled = _pack(pack, pack if pack.is_dir() else pack.parent, may_quote=True)
-    tried = list(map(_rule, compiled["rules"]))
+    tried = [read(Rule, item) for item in compiled["rules"]]
     if leads_out(pack, _CHECKOUT):
         _refuse_own_codes(pack, tried)
     codes = frozenset(rule.code for rule in tried)
@@ -198,9 +199,10 @@ def _rulebook(rules: Sequence[Rule], data: Mapping[str, Any], digest: str) -> Ru
         for match in rule.matches:
             for how in match.how or ("",):
                 index[match.event, how] = (*index.get((match.event, how), ()), (rule, match))
-    errors = tuple(KnownError(**_tuples(item)) for item in data["errors"])
+    errors = tuple(read(KnownError, item) for item in data["errors"])
     called = dict.fromkeys(how for event, how in index if event == "Call")
-    libraries = Libraries.of((LibraryModel(**_tuples(item)) for item in data["libraries"]), called)
+    models = (LibraryModel(**{key: _tuple(value) for key, value in item.items()}) for item in data["libraries"])
+    libraries = Libraries.of(models, called)
     return Rulebook(by_code, data["entry_points"], errors, _home(), digest, index, libraries)
 
 
@@ -231,7 +233,7 @@ def _own() -> tuple[Mapping[str, Any], tuple[Rule, ...]]:
 def _own_of(files: tuple[tuple[Path, bytes], ...]) -> tuple[Mapping[str, Any], tuple[Rule, ...]]:
     """Read graphsafe's own rules only once per process, because a process may scan many times."""
     data = json.loads(files[0][1]) if files[0][0].name == COMPILED else _compiled(files)
-    return data, tuple(map(_rule, data["rules"]))
+    return data, tuple(read(Rule, item) for item in data["rules"])
 
 
 def _own_files(folder: Path) -> list[tuple[Path, bytes]]:
@@ -312,19 +314,6 @@ def _compile(files: Sequence[tuple[Path, bytes]]) -> dict[str, Any]:
     return data
 
 
-_PARTS = {"matches": Match, "bad": Case, "good": Case, "evidence": Evidence}
-
-
-def _rule(item: Mapping[str, Any]) -> Rule:
-    parts = {key: tuple(kind(**_tuples(one)) for one in item.get(key, ())) for key, kind in _PARTS.items()}
-    around = AroundGraphs(**item["around_graphs"]) if "around_graphs" in item else None
-    return Rule(**{**_tuples(item), **parts, "around_graphs": around})
-
-
-def _tuples(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn lists into tuples, which JSON does not have."""
-    return {key: _tuple(value) for key, value in item.items()}
-
-
 def _tuple(value: Any) -> Any:
+    """Turn lists into tuples, which JSON does not have."""
     return tuple(map(_tuple, value)) if isinstance(value, list) else value

@@ -255,7 +255,7 @@ _RULE_KEYS: Mapping[str, Convert] = {
     "message": _template,
     "around_graphs": _read_by({"why": Document.line, "fix": Document.line}, "why", "fix"),
     "error_text": Document.texts,
-    "checklist": Document.numbers,
+    "checklist": list_of(Document.number),
     "dynamo": Document.texts,
     "torch": _torch,
     "match": list_of(_match),
