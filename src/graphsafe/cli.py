@@ -231,7 +231,7 @@ def report(files: tuple[Path, ...], form: str | None, outputs: tuple[Output, ...
     graphsafe report merge shard-*.json -o graphsafe-report.json
     """
     from graphsafe.report.json_form import read_reports, read_saved
-    from graphsafe.report.saved_lines import SavedLines
+    from graphsafe.report.saved_lines import changed_files
     from graphsafe.report.shards import in_order_of_targets, missing_shards
     from graphsafe.report.source import lines_inside
 
@@ -245,10 +245,12 @@ def report(files: tuple[Path, ...], form: str | None, outputs: tuple[Output, ...
     saved = in_order_of_targets([reports for _, reports in parts]) if is_merge else read_saved(files[0])
     check_outputs(outputs)
     findings = [finding for each in (saved if isinstance(saved, Sequence) else (saved,)) for finding in each.findings]
-    source = SavedLines.of(findings, lines_inside(Path.cwd()))
-    if source.changed:
-        complain(f"changed since the report was written, so their code is not shown: {', '.join(source.changed)}")
-    put_outputs(saved, form, outputs, "terminal", rule_texts(config_here()), source.lines)
+    lines = lines_inside(Path.cwd())
+    changed = changed_files(findings, lines)
+    if changed:
+        complain(f"changed since the report was written, so their code is not shown: {', '.join(sorted(changed))}")
+    texts = rule_texts(config_here())
+    put_outputs(saved, form, outputs, "terminal", texts, lambda path: None if path in changed else lines(path))
     if missing:  # the report of the other shards is still useful
         raise RequestError(f"report merge: some shards are {missing}")
 

@@ -68,7 +68,7 @@ class ScanModes:
         for part, report in zip(self.parts, reports, strict=True):
             if self.request.baseline is None:
                 known.check_place(part.baseline, part.config.root)
-            put_written(known.write(report, part.baseline, scope(part, self.request)), part.baseline)
+            put_written(part.baseline, *known.write(report, part.baseline, scope(part, self.request)))
         return joined(reports), OK
 
     def add_ignores(self, reason: str) -> Outcome:

@@ -12,7 +12,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -36,14 +35,6 @@ PATIENCE = 0.3
 "The number of seconds without a key press after which a scan begins."
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The findings in one version of a document."""
-
-    version: int | None
-    findings: Sequence[Finding]
-
-
 class Session:
     """The open documents, and the findings in them."""
 
@@ -51,7 +42,8 @@ class Session:
         self._server = server
         self._worker = ThreadPoolExecutor(max_workers=1)
         self._waiting: dict[str, asyncio.TimerHandle] = {}
-        self._answers: dict[str, Answer] = {}
+        self._answers: dict[str, tuple[int | None, Sequence[Finding]]] = {}
+        "Document -> the version that was scanned, and the findings in it."
         self._said: set[str] = set()
 
     def changed(self, uri: str, patience: float = PATIENCE) -> None:
@@ -87,13 +79,12 @@ class Session:
             self._say(str(error))
         except Exception as error:  # an error in one document must not end the service for the others
             self._say(f"{path} cannot be scanned: {type(error).__name__}: {error}")
-        answer = Answer(version, findings)
         now = self._document(uri)
-        if now is None or now.version != answer.version:
+        if now is None or now.version != version:
             return
-        self._answers[uri] = answer
+        self._answers[uri] = (version, findings)
         lines = shapes.lines_of(now.source)
-        self._publish(uri, [shapes.diagnostic(one, lines, self._units) for one in answer.findings], answer.version)
+        self._publish(uri, [shapes.diagnostic(one, lines, self._units) for one in findings], version)
 
     def _document(self, uri: str) -> Any | None:
         """Return an open document, or None. pygls 2.1 stores it under the URI without percent-encoding. Older versions
@@ -145,7 +136,7 @@ class Session:
         # An editor without support for document versions ignores edits that name a version.
         document: Any = types.TextDocumentIdentifier(uri)
         if self._takes_versions():
-            document = types.OptionalVersionedTextDocumentIdentifier(uri, self._answers[uri].version)
+            document = types.OptionalVersionedTextDocumentIdentifier(uri, self._answers[uri][0])
         actions = [
             shapes.quick_fix(finding, document, lines, self._units)
             for finding, span, _ in found
@@ -166,12 +157,12 @@ class Session:
 
         Yield nothing if the document has changed since the scan.
         """
-        answer = self._answers.get(uri)
+        version, findings = self._answers.get(uri, (None, ()))
         document = self._document(uri)
-        if answer is None or document is None or document.version != answer.version:
+        if document is None or document.version != version:
             return
         lines = shapes.lines_of(document.source)
-        for finding in answer.findings:
+        for finding in findings:
             yield finding, shapes.range_of(finding.location, lines, self._units), lines
 
 
