@@ -151,7 +151,8 @@ class IgnorePatterns:
         self._file_ends, self._folder_ends, self._negated = _bits(ends), _bits(ends + folder_ends), _bits(negated)
         self._start = _bits(starts)
         self._arriving = lru_cache(maxsize=1024)(self._places_of)
-        self._last: tuple[str, _State] = ("", _State(self._start, 0, False))
+        self._last = ("", self._start, False)
+        "The last folder, the positions that were reached after its path, and whether it is ignored."
 
     def match(self, path: str, is_folder: bool = False) -> bool | None:
         """Return True if a path is ignored, False if a `!` includes it again, and None otherwise.
@@ -159,30 +160,27 @@ class IgnorePatterns:
         The path is relative to the folder of the file.
         """
         folder, slash, name = path.rpartition("/")
-        state = self._inside(folder + slash)
-        if state.is_ignored:
-            return True
-        at, _ = self._moved(state.at, state.within, name)
-        return self._verdict(at, is_folder)
+        at, is_ignored = self._inside(folder + slash)
+        return True if is_ignored else self._verdict(self._moved(at, name)[0], is_folder)
 
-    def _inside(self, folder: str) -> _State:
-        """Return the state after a folder's path and its slash.
+    def _inside(self, folder: str) -> tuple[int, bool]:
+        """Return the positions that are reached after a folder's path and its slash, and whether the folder is ignored.
 
-        The last state is kept, because a walk through a folder needs it again for each file.
+        The last result is kept, because a walk through a folder needs it again for each file.
         """
-        known, state = self._last
+        known, at, is_ignored = self._last
         if not folder.startswith(known):
-            known, state = "", _State(self._start, 0, False)
+            known, at, is_ignored = "", self._start, False
         for name in folder[len(known) :].split("/")[:-1]:
-            at, within = self._moved(state.at, state.within, name)
-            is_ignored = state.is_ignored or self._verdict(at, True) is True
+            at, within = self._moved(at, name)
+            is_ignored = is_ignored or self._verdict(at, True) is True
             at = at << 1 & self._arriving("/") | within
-            state = _State(at, 0, is_ignored)
-        self._last = (folder, state)
-        return state
+        self._last = (folder, at, is_ignored)
+        return at, is_ignored
 
-    def _moved(self, at: int, within: int, name: str) -> tuple[int, int]:
-        loops, boundaries = self._loops, self._boundaries
+    def _moved(self, at: int, name: str) -> tuple[int, int]:
+        """Return the positions that are reached after a name, and those that are reached again after the next slash."""
+        loops, boundaries, within = self._loops, self._boundaries, 0
         for character in name:
             within |= at & boundaries
             at = at << 1 & self._arriving(character) | at & loops
@@ -199,16 +197,6 @@ class IgnorePatterns:
             return _bits(plain)
         held = (number for one, numbers in self._brackets.items() if one.match(character) for number in numbers)
         return _bits([*plain, *held]) | self._any_in_name
-
-
-@dataclass(frozen=True, slots=True)
-class _State:
-    """The positions that have been reached in a path."""
-
-    at: int
-    within: int
-    "Positions that are reached again after the next slash."
-    is_ignored: bool
 
 
 def read_patterns(lines: Sequence[str]) -> tuple[IgnorePatterns, list[tuple[int, str]]]:
