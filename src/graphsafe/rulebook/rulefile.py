@@ -139,11 +139,16 @@ def _code(doc: Document, key: str, value: object) -> str:
     return value
 
 
-def _name(doc: Document, key: str, value: object) -> str:
-    text = doc.line(key, value)
-    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", text):
-        raise doc.error(key, f"expected small-letters-with-dashes, got {text!r}")
-    return text
+def _line_of(form: str, words: str) -> Convert:
+    """Return a check for one line that a regular expression matches. `words` describe the form."""
+
+    def check(doc: Document, key: str, value: object) -> str:
+        text = doc.line(key, value)
+        if not re.fullmatch(form, text):
+            raise doc.error(key, f"expected {words}, got {text!r}")
+        return text
+
+    return check
 
 
 def _template(doc: Document, key: str, value: object) -> str:
@@ -169,20 +174,6 @@ def _check_words(doc: Document, within: str, texts: Mapping[str, Any]) -> None:
             if word is not None and word not in WORDS:
                 hint = nearest(word, WORDS) or f"; there are {', '.join(WORDS)}"
                 raise doc.error(within + key, f"unknown placeholder {{{word}}}{hint}")
-
-
-def _torch(doc: Document, key: str, value: object) -> str:
-    text = doc.line(key, value)
-    if not all(re.fullmatch(r"\s*(>=|<=|==|!=|>|<)\s*\d+(\.\d+)*\s*", part) for part in text.split(",")):
-        raise doc.error(key, f'expected versions such as ">=2.6,<2.12", got {text!r}')
-    return text
-
-
-def _identifier(doc: Document, key: str, value: object) -> str:
-    text = doc.line(key, value)
-    if not text.isidentifier():
-        raise doc.error(key, f"expected the name of a function, got {text!r}")
-    return text
 
 
 def _how(doc: Document, key: str, value: object) -> tuple[str, ...]:
@@ -230,6 +221,8 @@ def _returns(doc: Document, key: str, value: object) -> Returns:
     return kind
 
 
+_VERSION = r"\s*(>=|<=|==|!=|>|<)\s*\d+(\.\d+)*\s*"
+_torch = _line_of(f"{_VERSION}(,{_VERSION})*", 'versions such as ">=2.6,<2.12"')
 _CASE: Mapping[str, Convert] = {
     "title": Document.line,
     "code": Document.text,
@@ -245,7 +238,7 @@ _EVIDENCE: Mapping[str, Convert] = {
 }
 _RULE_KEYS: Mapping[str, Convert] = {
     "code": _code,
-    "name": _name,
+    "name": _line_of(r"[a-z0-9]+(-[a-z0-9]+)*", "small-letters-with-dashes"),
     "level": word_of(LEVELS),
     "summary": Document.line,
     "what": Document.text,
@@ -278,7 +271,7 @@ _MATCH_KEYS: Mapping[str, Convert] = {
 _LIBRARY_KEYS: Mapping[str, Convert] = {"names": Document.texts, "waits": Document.boolean, "returns": _returns}
 _ERROR_KEYS: Mapping[str, Convert] = {
     "code": Document.number,
-    "name": _identifier,
+    "name": _line_of(r"[^\W\d]\w*", "the name of a function"),
     "texts": Document.texts,
     "torch": _torch,
     "what": Document.text,
