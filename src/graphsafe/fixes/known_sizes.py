@@ -22,8 +22,8 @@ def classes(code: Code, finding: Finding) -> Fix | None:
     `one_hot(x.argmax(-1), x.shape[-1])`. This is unsafe: the number of classes no longer depends on the largest value
     in the tensor.
     """
-    for node in code.at(finding.location):
-        if not isinstance(node, ast.Call) or dotted(node.func).rpartition(".")[2] != "one_hot":
+    for node in code.calls_at(finding.location):
+        if dotted(node.func).rpartition(".")[2] != "one_hot":
             continue
         if len(node.args) != 1 or not {each.arg for each in node.keywords} <= {"num_classes"}:
             return None
@@ -96,9 +96,7 @@ def nonzero(code: Code, finding: Finding) -> Fix | None:
 
     With any other number of elements, `view` would fail.
     """
-    for node in code.at(finding.location):
-        if not isinstance(node, ast.Call):
-            continue
+    for node in code.calls_at(finding.location):
         subject = _subject(code, node)
         column = code.parent(node)
         if subject is None or not isinstance(column, ast.Subscript):
@@ -190,8 +188,8 @@ def _product(code: Code, parts: Sequence[ast.expr]) -> str:
 def repeats(code: Code, finding: Finding) -> Fix | None:
     """Pass `output_size` to `repeat_interleave`, if a `view` of its result shows the size or if the sum of the repeats
     is known."""
-    for node in code.at(finding.location):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not _is_repeat(node):
+    for node in code.calls_at(finding.location):
+        if not isinstance(node.func, ast.Attribute) or not _is_repeat(node):
             continue
         is_function = dotted(node.func.value) == "torch"
         counts = argument(node, int(is_function), "repeats")
