@@ -11,7 +11,7 @@ from graphsafe.baseline.matching import STALE, Scope, matched, recorded, without
 from graphsafe.config import Config
 from graphsafe.files import from_here, leads_out
 from graphsafe.report.model import Confidence, Report
-from graphsafe.report.source import Lines, read_lines
+from graphsafe.report.source import Lines
 from graphsafe.rulebook.book import Rulebook
 from graphsafe.scan.linting.selection import Selection
 
@@ -27,9 +27,7 @@ def scope(paths: Sequence[Path], config: Config, rulebook: Rulebook, confidence:
     return Scope(config.root, [path.resolve() for path in paths], is_judged, confidence == "possible")
 
 
-def apply(
-    report: Report, file: Path, scope: Scope, rulebook: Rulebook, *, must_exist: bool, source: Lines = read_lines
-) -> Report:
+def apply(report: Report, file: Path, scope: Scope, rulebook: Rulebook, *, must_exist: bool, source: Lines) -> Report:
     """Return the report without known findings, or unchanged if there is no baseline file. Raises BaselineError."""
     entries = read_baseline(file)
     shown = from_here(str(file))

@@ -235,13 +235,10 @@ def joined(reports: Sequence[Report]) -> Report:
 
 def source_over(buffers: Buffers) -> Lines:
     """Return a function that reads the lines of a file, from the editor's unsaved content if there is any."""
-    from functools import lru_cache
+    from graphsafe.report.source import file_lines, lines_in
 
-    from graphsafe.report.source import lines_in, read_lines
-
-    saved = lru_cache(maxsize=256)(read_lines)
     held = {os.path.abspath(path): lines_in(data) for path, data in buffers.items()}
-    return lambda path: held[at] if (at := os.path.abspath(path)) in held else saved(path)
+    return lambda path: held[at] if (at := os.path.abspath(path)) in held else file_lines(path)
 
 
 def refusal_of(path: Path) -> str | None:
