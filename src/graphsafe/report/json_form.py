@@ -6,11 +6,11 @@ import io
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from graphsafe.files import read_regular
 from graphsafe.report.model import REPORT_SCHEMA, REPORTS_SCHEMA, Report, in_order
@@ -21,12 +21,12 @@ from graphsafe.report.text import BIDI_CONTROLS
 if TYPE_CHECKING:
     from graphsafe.report.ledger.model import Ledger
 
-Saved = TypeVar("Saved")
 MAX_SAVED = 256_000_000
 "The largest size in bytes of a saved report."
 _TO_ESCAPE = re.compile(f"[{BIDI_CONTROLS}\ud800-\udfff]")
 """Matches characters that must be escaped: characters that change the direction of writing, and lone surrogates. Lone
 surrogates come from file names that are not UTF-8, and they cannot be encoded."""
+_IS_LEDGER = "a ledger, not a report"
 _AS_THEY_ARE = frozenset((str, int, bool, type(None)))
 "These types are checked first, because nearly all values of a report have them."
 
@@ -66,7 +66,9 @@ def read_reports(path: Path) -> tuple[Report, ...]:
 
     Raises ReportError as `read_saved` does, and also if the file is a ledger.
     """
-    found = _of_file(path, parse_reports)
+    found = read_saved(path)
+    if not isinstance(found, (Report, tuple)):
+        raise ReportError(f"{path}: {_IS_LEDGER}")
     return (found,) if isinstance(found, Report) else found
 
 
@@ -75,12 +77,8 @@ def read_saved(path: Path) -> Report | tuple[Report, ...] | Ledger:
 
     Raises ReportError with one line that names the file and its first invalid value.
     """
-    return _of_file(path, parse_saved)
-
-
-def _of_file(path: Path, parse: Callable[[str], Saved]) -> Saved:
     try:
-        return parse(read_regular(path, MAX_SAVED).decode("utf-8"))
+        return parse_saved(read_regular(path, MAX_SAVED).decode("utf-8"))
     except OSError as error:
         raise ReportError(f"{path}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
@@ -93,7 +91,7 @@ def parse_reports(text: str) -> Report | tuple[Report, ...]:
     """Read one or several reports from a string. Raises ReportError, which names no file."""
     found = parse_saved(text)
     if not isinstance(found, (Report, tuple)):
-        raise ReportError("a ledger, not a report")
+        raise ReportError(_IS_LEDGER)
     return found
 
 
