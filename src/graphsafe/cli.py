@@ -264,12 +264,13 @@ def config(paths: tuple[Path, ...]) -> None:
     scan's options.
     """
     from graphsafe.scan_request.request import ScanRequest, parts_of
+    from graphsafe.scan_request.settings import settings
 
     for path in paths:
         if not path.exists():
             raise RequestError(f"{path}: no such file or folder")
     request = ScanRequest(paths=paths or (Path(),))
-    put_settings([part.settings(request) for part in parts_of(request)])
+    put_settings([settings(part, request) for part in parts_of(request)])
 
 
 @commands.command()

@@ -180,8 +180,7 @@ def scan(
     from graphsafe.commands.scan_modes import ScanModes, complain_of_limits, on_screen
     from graphsafe.confirmation import captures_in, confirmed, summary
     from graphsafe.ignore_comments import check_reason
-    from graphsafe.scan_request.request import ScanRequest, refusal_of, source_over
-    from graphsafe.scan_request.settings import Asked
+    from graphsafe.scan_request.request import Asked, ScanRequest, refusal_of, source_over
 
     buffers = _buffers(paths, stdin_filename)
     paths = tuple(buffers) or paths or (Path(),)

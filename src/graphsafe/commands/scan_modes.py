@@ -59,7 +59,9 @@ class ScanModes:
         put_hotness(reported)
 
     def show_settings(self) -> None:
-        put_settings([part.settings(self.request) for part in self.parts])
+        from graphsafe.scan_request.settings import settings
+
+        put_settings([settings(part, self.request) for part in self.parts])
 
     def write_baseline(self) -> Outcome:
         from graphsafe.baseline import api as known

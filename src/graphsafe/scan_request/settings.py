@@ -3,58 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from pathlib import Path
 
 from graphsafe.config import Config
 from graphsafe.files import from_here
-from graphsafe.report.model import Level, Region
-from graphsafe.rulebook.book import Rulebook
 from graphsafe.scan.linting.selection import Selection
+from graphsafe.scan_request.request import Part, ScanRequest
 
 _COMMAND_LINE = "command line"
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """Options of the command line. An option that was not given is empty or None."""
-
-    select: tuple[str, ...] = ()
-    extend_select: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    fail_level: Level | None = None
-    region: Region | None = None
-
-    def over(self, config: Config, rulebook: Rulebook) -> Config:
-        """Return the configuration, changed by these options.
-
-        `select` replaces the selected and ignored codes, and the other options add to the configuration. Raises
-        RulebookError for an unknown code.
-        """
-        config = replace(
-            config,
-            exclude=config.exclude + self.exclude,
-            fail_level=self.fail_level or config.fail_level,
-            region=self.region or config.region,
-        )
-        if self.select or self.extend_select:
-            chosen = rulebook.codes(self.select, "--select")
-            chosen = chosen or rulebook.selected(config.select, config.ignore, config.place)
-            chosen |= rulebook.codes(self.extend_select, "--extend-select")
-            config = replace(config, select=tuple(sorted(chosen)), ignore=())
-        rulebook.codes(self.ignore, "--ignore")
-        return replace(config, ignore=config.ignore + self.ignore)
-
-
 Setting = tuple[str, str, str]
 "The name of a setting, its value, and where the value comes from."
 
 
-def settings(
-    configured: Config, config: Config, asked: Asked, rulebook: Rulebook, baseline: Path, cache: Path | None
-) -> Iterator[Setting]:
-    """Yield the settings by name. `configured` is the configuration without the options of the command line."""
+def settings(part: Part, request: ScanRequest) -> Iterator[Setting]:
+    """Yield the settings that apply to a part of a request."""
+    configured, config, asked, rulebook = part.configured, part.config, request.asked, part.rulebook
+    baseline, cache = part.baseline, part.cache
     source = from_here(str(configured.source)) if configured.source else None
     where = "the folder of the configuration" if source else "the nearest folder that looks like a project"
     yield "project root", str(config.root), where
