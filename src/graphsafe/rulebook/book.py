@@ -129,16 +129,13 @@ def load_rulebook(
     """
     data, own = _own()
     rules = [*own]
-    libraries = list(data["libraries"])
-    digests = [data["digest"]]
+    compiled = []
     for pack in packs:
-        compiled = _pack(pack, root, may_quote=root is None)
-        added = [read(Rule, item) for item in compiled["rules"]]
+        compiled.append(_pack(pack, root, may_quote=root is None))
+        added = [read(Rule, item) for item in compiled[-1]["rules"]]
         _refuse_own_codes(pack, added)
         rules += added
-        libraries += compiled["libraries"]
-        digests.append(compiled["digest"])
-    book = _rulebook(rules, {**data, "libraries": libraries}, "-".join(digests))
+    book = _rulebook(rules, data, compiled)
     return _with_levels(book, levels, f"{place}levels") if levels else book
 
 
@@ -174,8 +171,7 @@ def load_pack(pack: Path) -> tuple[Rulebook, frozenset[str]]:
         _refuse_own_codes(pack, tried)
     codes = frozenset(rule.code for rule in tried)
     rules = [*(rule for rule in own if rule.code not in codes), *tried]
-    libraries = [*data["libraries"], *compiled["libraries"]]
-    return _rulebook(rules, {**data, "libraries": libraries}, f"{data['digest']}-{compiled['digest']}"), codes
+    return _rulebook(rules, data, [compiled]), codes
 
 
 def _refuse_own_codes(pack: Path, rules: Iterable[Rule]) -> None:
@@ -184,7 +180,8 @@ def _refuse_own_codes(pack: Path, rules: Iterable[Rule]) -> None:
             raise RulebookError(f"{pack}: {rule.code}: codes that begin with GS are graphsafe's own")
 
 
-def _rulebook(rules: Sequence[Rule], data: Mapping[str, Any], digest: str) -> Rulebook:
+def _rulebook(rules: Sequence[Rule], data: Mapping[str, Any], packs: Sequence[Mapping[str, Any]]) -> Rulebook:
+    """Return the rulebook of some rules, with the other data of graphsafe's own rules and of packs."""
     by_code: dict[str, Rule] = {}
     names: dict[str, str] = {}
     for rule in sorted(rules, key=lambda rule: rule.code):
@@ -201,8 +198,10 @@ def _rulebook(rules: Sequence[Rule], data: Mapping[str, Any], digest: str) -> Ru
                 index[match.event, how] = (*index.get((match.event, how), ()), (rule, match))
     errors = tuple(read(KnownError, item) for item in data["errors"])
     called = dict.fromkeys(how for event, how in index if event == "Call")
-    models = (LibraryModel(**{key: _tuple(value) for key, value in item.items()}) for item in data["libraries"])
-    libraries = Libraries.of(models, called)
+    items = [item for each in (data, *packs) for item in each["libraries"]]
+    models = (LibraryModel(**{key: _tuple(value) for key, value in item.items()}) for item in items)
+    libraries = Libraries(models, called)
+    digest = "-".join(each["digest"] for each in (data, *packs))
     return Rulebook(by_code, data["entry_points"], errors, _home(), digest, index, libraries)
 
 
