@@ -30,7 +30,6 @@ from graphsafe.commands.options import (
     form_option,
     outputs_option,
     put_outputs,
-    rule_texts,
 )
 from graphsafe.commands.run import run as run_command
 from graphsafe.commands.scan import scan
@@ -249,8 +248,8 @@ def report(files: tuple[Path, ...], form: str | None, outputs: tuple[Output, ...
     changed = changed_files(findings, lines)
     if changed:
         complain(f"changed since the report was written, so their code is not shown: {', '.join(sorted(changed))}")
-    texts = rule_texts(config_here())
-    put_outputs(saved, form, outputs, "terminal", texts, lambda path: None if path in changed else lines(path))
+    config = config_here()
+    put_outputs(saved, form, outputs, "terminal", config, lambda path: None if path in changed else lines(path))
     if missing:  # the report of the other shards is still useful
         raise RequestError(f"report merge: some shards are {missing}")
 
