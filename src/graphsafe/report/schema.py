@@ -134,4 +134,5 @@ def _closed_object(kind: type, additions: Additions) -> dict[str, Any]:
 
 def _described(form: Mapping[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
     """Return a form with what is added to it. A description comes first."""
-    return {key: added[key] for key in ("description",) if key in added} | {**form, **added}
+    first = {"description": added["description"]} if "description" in added else {}
+    return {**first, **form, **added}
