@@ -14,10 +14,10 @@ from fix_pairs import Pair, inputs, pairs, step_class
 
 from graphsafe import cli
 from graphsafe.fixes.apply import apart, edited
-from graphsafe.fixes.registry import FIXES
 from graphsafe.report.json_form import read_saved
 from graphsafe.report.model import Edit, Finding, Location, Report
 from graphsafe.rulebook.book import load_rulebook
+from graphsafe.rulebook.vocabulary import FIXES
 from graphsafe.scan.sources.source import Unreadable
 
 BOTH = [pytest.param(pair, id=pair.name) for pair in pairs()]
@@ -47,26 +47,26 @@ def test_there_are_enough_pairs_of_every_fix() -> None:
     fixed = Counter(pair.fix for pair in pairs() if pair.none is None)
     lacking = FIXES.keys() - fixed.keys()
     assert not lacking, f"tests/data/fixes.yaml has no pair for {sorted(lacking)}"
-    assert fixed.keys() <= FIXES.keys(), "tests/data/fixes.yaml has pairs of a fix that registry.py does not name"
+    assert fixed.keys() <= FIXES.keys(), "tests/data/fixes.yaml has pairs of a fix that vocabulary.py does not name"
     assert sum(fixed.values()) >= 60
 
 
 def test_every_fix_belongs_to_a_rule() -> None:
     named = {name for rule in load_rulebook().rules.values() for name in rule.fixes}
     assert named >= FIXES.keys(), f"no rule has {sorted(FIXES.keys() - named)} under `fixes`"
-    assert named <= FIXES.keys(), f"registry.py does not name {sorted(named - FIXES.keys())}"
+    assert named <= FIXES.keys(), f"vocabulary.py does not name {sorted(named - FIXES.keys())}"
 
 
 def check_names(fix: str) -> None:
     """Fail with one line if a file that has to name a fix does not name it."""
     rules = load_rulebook().rules.values()
-    assert fix in FIXES, f"src/graphsafe/fixes/registry.py does not name {fix}"
+    assert fix in FIXES, f"src/graphsafe/rulebook/vocabulary.py does not name {fix}"
     assert any(fix in rule.fixes for rule in rules), f"no file in rules/ names {fix} under `fixes:`"
 
 
 def test_a_fix_that_a_file_does_not_name(monkeypatch: pytest.MonkeyPatch) -> None:
     check_names("full")
-    with pytest.raises(AssertionError, match=r"registry\.py does not name slice-for-list"):
+    with pytest.raises(AssertionError, match=r"vocabulary\.py does not name slice-for-list"):
         check_names("slice-for-list")
     monkeypatch.setitem(FIXES, "slice-for-list", None)
     with pytest.raises(AssertionError, match="no file in rules/ names slice-for-list under `fixes:`"):

@@ -45,8 +45,7 @@ def scan(
 
     Raises RequestError for a path that does not exist, an invalid configuration, or an unknown rule or git revision.
     """
-    from graphsafe.scan_request.request import ScanRequest, joined, refusal_of, run_scan
-    from graphsafe.scan_request.settings import Asked
+    from graphsafe.scan_request.request import Asked, ScanRequest, joined, refusal_of, run_scan
 
     for name, value, known in (
         ("region", region, (None, *REGIONS)),

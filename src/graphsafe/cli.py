@@ -30,7 +30,6 @@ from graphsafe.commands.options import (
     form_option,
     outputs_option,
     put_outputs,
-    rule_texts,
 )
 from graphsafe.commands.run import run as run_command
 from graphsafe.commands.scan import scan
@@ -200,17 +199,19 @@ def rules_test(packs: tuple[Path, ...]) -> int:
 
     PACK is a file or a folder. Without PACK, the cases of graphsafe's own rules are run.
     """
-    from graphsafe.rule_cases import run_cases
+    from graphsafe.rule_cases import rule_faults, run_cases
 
-    failed = 0
-    ran = 0
-    for outcome in run_cases(packs):
+    faults = list(rule_faults(packs))
+    for fault in faults:
+        say(fault)
+    ran = failed = 0
+    for problem in run_cases(packs):
         ran += 1
-        if outcome.problem:
+        if problem is not None:
             failed += 1
-            say(f"{outcome.code} {outcome.kind} case {outcome.title!r}: {outcome.problem}")
+            say(problem)
     say(f"{ran - failed} of {ran} cases passed")
-    return FINDINGS if failed else OK
+    return FINDINGS if failed or faults else OK
 
 
 @commands.command(short_help="Convert saved reports to another format, or join them.")
@@ -229,7 +230,7 @@ def report(files: tuple[Path, ...], form: str | None, outputs: tuple[Output, ...
     graphsafe report merge shard-*.json -o graphsafe-report.json
     """
     from graphsafe.report.json_form import read_reports, read_saved
-    from graphsafe.report.saved_lines import SavedLines
+    from graphsafe.report.saved_lines import changed_files
     from graphsafe.report.shards import in_order_of_targets, missing_shards
     from graphsafe.report.source import lines_inside
 
@@ -243,10 +244,12 @@ def report(files: tuple[Path, ...], form: str | None, outputs: tuple[Output, ...
     saved = in_order_of_targets([reports for _, reports in parts]) if is_merge else read_saved(files[0])
     check_outputs(outputs)
     findings = [finding for each in (saved if isinstance(saved, Sequence) else (saved,)) for finding in each.findings]
-    source = SavedLines.of(findings, lines_inside(Path.cwd()))
-    if source.changed:
-        complain(f"changed since the report was written, so their code is not shown: {', '.join(source.changed)}")
-    put_outputs(saved, form, outputs, "terminal", rule_texts(config_here()), source.lines)
+    lines = lines_inside(Path.cwd())
+    changed = changed_files(findings, lines)
+    if changed:
+        complain(f"changed since the report was written, so their code is not shown: {', '.join(sorted(changed))}")
+    config = config_here()
+    put_outputs(saved, form, outputs, "terminal", config, lambda path: None if path in changed else lines(path))
     if missing:  # the report of the other shards is still useful
         raise RequestError(f"report merge: some shards are {missing}")
 
@@ -260,12 +263,13 @@ def config(paths: tuple[Path, ...]) -> None:
     scan's options.
     """
     from graphsafe.scan_request.request import ScanRequest, parts_of
+    from graphsafe.scan_request.settings import settings
 
     for path in paths:
         if not path.exists():
             raise RequestError(f"{path}: no such file or folder")
     request = ScanRequest(paths=paths or (Path(),))
-    put_settings([part.settings(request) for part in parts_of(request)])
+    put_settings([settings(part, request) for part in parts_of(request)])
 
 
 @commands.command()

@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -16,17 +15,16 @@ import click
 
 from graphsafe.errors import RequestError
 from graphsafe.files import from_here
-from graphsafe.report.text import count, listed, printable, without_commands, wrapped
+from graphsafe.report.text import count, level_counts, listed, printable, without_commands, wrapped
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from graphsafe.baseline.api import Written
     from graphsafe.fixes.apply import Fixed
     from graphsafe.ignore_comments import Added
+    from graphsafe.report.ci.sarif import RuleTexts
     from graphsafe.report.ledger.model import Ledger
-    from graphsafe.report.model import Finding, Level, Report
-    from graphsafe.report.rule_text import RuleTexts
+    from graphsafe.report.model import Finding, Report
     from graphsafe.report.source import Lines
     from graphsafe.scan.linting.hotness import Hotness
     from graphsafe.scan_request.settings import Setting
@@ -107,12 +105,12 @@ def put_text(text: str, output: Path | None) -> None:
         raise RequestError(f"-o {output}: {error.strerror}") from None
 
 
-def put_ledger_on_stderr(ledger: Ledger, rules: Callable[[], RuleTexts]) -> None:
+def put_ledger_on_stderr(ledger: Ledger) -> None:
     """Print a ledger on stderr, so that it is not mixed with the output of the program."""
     from graphsafe.report.forms import render
 
     with contextlib.suppress(OSError):
-        text = render(ledger, "terminal", colour=_colour(sys.stderr), width=_width(), rules=rules)
+        text = render(ledger, "terminal", colour=_colour(sys.stderr), width=_width())
         click.echo(text, nl=False, err=True, color=True)
 
 
@@ -143,10 +141,10 @@ def put_summary(named: Sequence[tuple[str, Report]]) -> None:
     click.echo(without_commands("\n" + "\n".join(summary_lines(named, painter(_colour(sys.stdout))))), color=True)
 
 
-def put_written(written: Written, file: Path) -> None:
+def put_written(file: Path, findings: int, new: int, gone: int) -> None:
     """Print how many findings a new baseline contains."""
-    more = [f"{written.new} new"] * bool(written.new) + [f"{written.gone} gone"] * bool(written.gone)
-    text = f"{count(written.findings, 'finding')}{f' ({listed(more)})' if more else ''}"
+    more = [f"{new} new"] * bool(new) + [f"{gone} gone"] * bool(gone)
+    text = f"{count(findings, 'finding')}{f' ({listed(more)})' if more else ''}"
     say(f"{from_here(str(file))}: {text}")
 
 
@@ -199,34 +197,30 @@ def put_diff(lines: Iterable[bytes]) -> None:
 
 def put_statistics(report: Report) -> None:
     """Print a line for each rule that has findings, the most frequent first, and the sum."""
-    from graphsafe.report.model import LEVELS, unsuppressed
+    from graphsafe.report.model import grouped, unsuppressed
+
+    def levels(findings: Sequence[Finding]) -> str:
+        return listed(level_counts([finding.level for finding in findings]))
 
     shown = unsuppressed(report)
-
-    def counts_text(levels: Counter[Level]) -> str:
-        return listed(count(levels[level], level) for level in reversed(LEVELS) if levels[level])
-
-    counts = Counter((finding.code, finding.rule) for finding in shown)
     width = len(str(len(shown)))
-    for (code, rule), number in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-        levels = Counter(finding.level for finding in shown if finding.code == code)
-        say(f"{number:>{width}}  {code}  {rule} ({counts_text(levels)})")
+    rules = grouped(shown, lambda finding: (finding.code, finding.rule))
+    for (code, rule), same in sorted(rules.items(), key=lambda item: (-len(item[1]), item[0])):
+        say(f"{len(same):>{width}}  {code}  {rule} ({levels(same)})")
     files = count(len({finding.location.path for finding in shown}), "file")
-    levels = Counter(finding.level for finding in shown)
-    say(f"{len(shown):>{width}}  in all, in {files}" + f" ({counts_text(levels)})" * bool(shown))
+    say(f"{len(shown):>{width}}  in all, in {files}" + f" ({levels(shown)})" * bool(shown))
 
 
 def put_settings(configurations: Iterable[Iterable[Setting]]) -> None:
     """Print a block for each configuration, with a line for each setting: its name, its value, and where the value
     comes from."""
-    say("\n\n".join("\n".join(line for row in rows for line in _setting(row)) for rows in configurations))
+    say("\n\n".join("\n".join(line for row in rows for line in _setting(*row)) for rows in configurations))
 
 
-def _setting(row: Setting) -> list[str]:
-    value = wrapped(row.value, max(_width(), 40), f"{row.name}: ", "    ", cut=False)
-    origin = f"({row.origin})"
-    fits = len(value[-1]) + 1 + len(origin) <= _width()
-    return [*value[:-1], f"{value[-1]} {origin}"] if fits else [*value, f"    {origin}"]
+def _setting(name: str, value: str, origin: str) -> list[str]:
+    lines = wrapped(value, max(_width(), 40), f"{name}: ", "    ", cut=False)
+    fits = len(lines[-1]) + 1 + len(f"({origin})") <= _width()
+    return [*lines[:-1], f"{lines[-1]} ({origin})"] if fits else [*lines, f"    ({origin})"]
 
 
 def put_page(markdown: str) -> None:

@@ -76,9 +76,6 @@ class Document:
     def texts(self, key: str, value: object) -> tuple[str, ...]:
         return tuple(self.text(name, item) for name, item in self.items(key, value))
 
-    def numbers(self, key: str, value: object) -> tuple[int, ...]:
-        return tuple(self.number(name, item) for name, item in self.items(key, value))
-
     def number(self, key: str, value: object) -> int:
         if not isinstance(value, int) or isinstance(value, bool):
             raise self.error(key, f"expected a whole number, got {_shown(value)}")

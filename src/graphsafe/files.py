@@ -32,11 +32,11 @@ def read_regular(path: str | Path, most: int) -> bytes:
         return b"".join(iter(lambda: os.read(descriptor, max(size + 1, CHUNK)), b""))
 
 
-def beginning(path: str | Path, most: int = 200) -> bytes:
-    """Return the first bytes of a regular file, or `b""` if it cannot be read."""
+def beginning(path: str | Path) -> bytes:
+    """Return the first 200 bytes of a regular file, or `b""` if it cannot be read."""
     try:
         with _opened(path) as (descriptor, _):
-            return os.read(descriptor, most)
+            return os.read(descriptor, 200)
     except (OSError, ValueError):
         return b""
 

@@ -25,6 +25,8 @@ class HeldFiles:
         are never read."""
         self._root = os.path.realpath(root)
         self._real: dict[str, str] = {}
+        self._first: dict[str, str] = {}
+        "File -> the first path that leads to it."
         self._before: dict[str, bytes] = {}
         self._now: dict[str, bytes] = {}
         self.failures: dict[str, str] = {}
@@ -47,6 +49,7 @@ class HeldFiles:
                     raise Unreadable("points outside the project; not written")
                 if real not in self._now:
                     self._before[real] = self._now[real] = read_bytes(real)
+                    self._first[real] = path
                 self._real[path] = real
             except Unreadable as error:
                 self.failures[path] = error.reason
@@ -59,11 +62,10 @@ class HeldFiles:
 
         If a file is reached through several links, only the findings of the first link are returned.
         """
-        first = {real: path for path, real in reversed(self._real.items())}
         found: dict[str, list[Finding]] = {}
         for finding in findings:
             path = finding.location.path
-            if path in self._real and path not in self.failures and first[self._real[path]] == path:
+            if path in self._real and path not in self.failures and self._first[self._real[path]] == path:
                 found.setdefault(path, []).append(finding)
         return found
 
@@ -83,8 +85,7 @@ class HeldFiles:
 
     def changed(self) -> Mapping[str, tuple[bytes, bytes]]:
         """Return the changed files: path -> its content before and after."""
-        first = {real: path for path, real in reversed(self._real.items())}
-        pairs = {path: (self._before[real], self._now[real]) for real, path in sorted(first.items())}
+        pairs = {path: (self._before[real], self._now[real]) for real, path in sorted(self._first.items())}
         return {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}
 
     def write(self) -> bool:

@@ -33,15 +33,6 @@ class Added:
     "The findings that could not get a comment and the files that could not be written, each with the reason."
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """The end of a line at which a comment can be added, and the comment that is already there."""
-
-    column: int
-    "The column of the comment, from 0. Without a comment: the column after the code."
-    comment: str
-
-
 def check_reason(reason: str) -> None:
     """Raise RequestError for a reason that cannot be part of a comment."""
     read = comment_in(f"# graphsafe: ignore[X] {reason}", 1, 1)
@@ -85,9 +76,8 @@ def _commented(data: bytes, findings: Iterable[Finding], reason: str) -> bytes:
         if finding.code not in codes.setdefault(line, []):
             codes[line].append(finding.code)
     for line, named in codes.items():
-        place = places[line]
-        code = lines[line - 1][: place.column]
-        lines[line - 1] = code.rstrip() + "  " + _merged(place.comment, named, reason)
+        column, comment = places[line]
+        lines[line - 1] = lines[line - 1][:column].rstrip() + "  " + _merged(comment, named, reason)
     if _words(before) != _words("\n".join(lines)):
         raise Unreadable("adding comments would change more than comments in this file; not written")
     after = "".join(line + end for line, end in zip(lines, [*ends, ""], strict=True))
@@ -109,16 +99,16 @@ def _merged(comment: str, codes: Collection[str], reason: str) -> str:
     return comment[: known.column] + written + comment[known.column + len(known.text) :]
 
 
-def _places(text: str, lines: Sequence[str]) -> Mapping[int, _Place]:
-    """Map each line number, counted from 1, to the position at which a comment can be written. A line that ends inside
-    a string or with a backslash has no such position."""
-    places: dict[int, _Place] = {}
+def _places(text: str, lines: Sequence[str]) -> Mapping[int, tuple[int, str]]:
+    """Map each line number, counted from 1, to the column at which a comment can be written, counted from 0, and the
+    comment that is already there. A line that ends inside a string or with a backslash has no such column."""
+    places: dict[int, tuple[int, str]] = {}
     for token in line_ends(_tokens(text)):
         line, column = token.start
         if token.type == tokenize.COMMENT:
-            places[line] = _Place(column, token.string)
+            places[line] = (column, token.string)
         elif line <= len(lines):
-            places.setdefault(line, _Place(column, ""))
+            places.setdefault(line, (column, ""))
     return places
 
 

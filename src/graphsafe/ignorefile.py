@@ -27,18 +27,18 @@ _TOKEN = re.compile(
 )
 _MEMBER = re.compile(r"\[:(?P<kind>[a-z]+):\]|\\?(?P<low>.)(?:-\\?(?P<high>.))?", re.DOTALL)
 _KINDS = {
-    "alnum": r"[A-Za-z0-9]",
-    "alpha": r"[A-Za-z]",
-    "blank": r"[ \t]",
-    "cntrl": r"[\0-\x1f\x7f]",
-    "digit": r"[0-9]",
-    "graph": r"[!-~]",
-    "lower": r"[a-z]",
-    "print": r"[ -~]",
-    "punct": r"[!-/:-@\[-`{-~]",
-    "space": r"[ \t-\r]",
-    "upper": r"[A-Z]",
-    "xdigit": r"[0-9A-Fa-f]",
+    "alnum": r"A-Za-z0-9",
+    "alpha": r"A-Za-z",
+    "blank": r" \t",
+    "cntrl": r"\0-\x1f\x7f",
+    "digit": r"0-9",
+    "graph": r"!-~",
+    "lower": r"a-z",
+    "print": r" -~",
+    "punct": r"!-/:-@\[-`{-~",
+    "space": r" \t-\r",
+    "upper": r"A-Z",
+    "xdigit": r"0-9A-Fa-f",
 }
 
 
@@ -46,35 +46,24 @@ class _NoPatternError(ValueError):
     """Raised for a line that no path could match."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Bracket:
-    """A set of characters in brackets: `[a-z]`."""
-
-    ranges: tuple[tuple[str, str], ...]
-    kinds: tuple[str, ...]
-    is_negated: bool
-
-    @classmethod
-    def parsed(cls, text: str) -> _Bracket:
-        is_negated = text[:1] in ("!", "^")
-        ranges, kinds = [], []
-        for member in _MEMBER.finditer(text, int(is_negated)):
-            if member["kind"] is not None:
-                if member["kind"] not in _KINDS:
-                    raise _NoPatternError
-                kinds.append(_KINDS[member["kind"]])
-            else:
-                ranges.append((member["low"], member["high"] or member["low"]))
-        if any(low > high for low, high in ranges):
+def _bracket(text: str) -> re.Pattern[str]:
+    """Return an expression for a set of characters in brackets: `[a-z]`."""
+    is_negated = text[:1] in ("!", "^")
+    members = "/" if is_negated else ""  # no bracket stands for a slash
+    for member in _MEMBER.finditer(text, int(is_negated)):
+        if member["kind"] is not None:
+            if member["kind"] not in _KINDS:
+                raise _NoPatternError
+            members += _KINDS[member["kind"]]
+            continue
+        low, high = member["low"], member["high"] or member["low"]
+        if low > high:
             raise _NoPatternError
-        return cls(tuple(ranges), tuple(kinds), is_negated)
-
-    def holds(self, character: str) -> bool:
-        within = any(low <= character <= high for low, high in self.ranges)
-        return (within or any(re.match(kind, character) for kind in self.kinds)) != self.is_negated
+        members += f"{re.escape(low)}-{re.escape(high)}"
+    return re.compile(f"[{'^' * is_negated}{members}]" if members else "(?!)")
 
 
-_Place = str | _Bracket | None
+_Place = str | re.Pattern[str] | None
 "One element of a pattern. It matches a given character, one from a bracket, or any character within a name (None)."
 
 
@@ -120,7 +109,7 @@ class _Pattern:
             if token["stars"]:
                 self.more_before.add(len(self.places))
             elif token["inside"] is not None:
-                self.places.append(_Bracket.parsed(token["inside"]))
+                self.places.append(_bracket(token["inside"]))
             else:
                 self.places.append(token["escaped"] or token["plain"] or None)
         if end != len(name) or not name:
@@ -140,7 +129,7 @@ class IgnorePatterns:
 
     def __init__(self, patterns: Sequence[_Pattern]) -> None:
         self._plain: dict[str, list[int]] = defaultdict(list)
-        self._brackets: dict[_Bracket, list[int]] = defaultdict(list)
+        self._brackets: dict[re.Pattern[str], list[int]] = defaultdict(list)
         lists: list[list[int]] = [[] for _ in range(7)]
         any_in_name, starts, loops, boundaries, ends, folder_ends, negated = lists
         width = 0
@@ -162,7 +151,8 @@ class IgnorePatterns:
         self._file_ends, self._folder_ends, self._negated = _bits(ends), _bits(ends + folder_ends), _bits(negated)
         self._start = _bits(starts)
         self._arriving = lru_cache(maxsize=1024)(self._places_of)
-        self._last: tuple[str, _State] = ("", _State(self._start, 0, False))
+        self._last = ("", self._start, False)
+        "The last folder, the positions that were reached after its path, and whether it is ignored."
 
     def match(self, path: str, is_folder: bool = False) -> bool | None:
         """Return True if a path is ignored, False if a `!` includes it again, and None otherwise.
@@ -170,30 +160,27 @@ class IgnorePatterns:
         The path is relative to the folder of the file.
         """
         folder, slash, name = path.rpartition("/")
-        state = self._inside(folder + slash)
-        if state.is_ignored:
-            return True
-        at, _ = self._moved(state.at, state.within, name)
-        return self._verdict(at, is_folder)
+        at, is_ignored = self._inside(folder + slash)
+        return True if is_ignored else self._verdict(self._moved(at, name)[0], is_folder)
 
-    def _inside(self, folder: str) -> _State:
-        """Return the state after a folder's path and its slash.
+    def _inside(self, folder: str) -> tuple[int, bool]:
+        """Return the positions that are reached after a folder's path and its slash, and whether the folder is ignored.
 
-        The last state is kept, because a walk through a folder needs it again for each file.
+        The last result is kept, because a walk through a folder needs it again for each file.
         """
-        known, state = self._last
+        known, at, is_ignored = self._last
         if not folder.startswith(known):
-            known, state = "", _State(self._start, 0, False)
+            known, at, is_ignored = "", self._start, False
         for name in folder[len(known) :].split("/")[:-1]:
-            at, within = self._moved(state.at, state.within, name)
-            is_ignored = state.is_ignored or self._verdict(at, True) is True
+            at, within = self._moved(at, name)
+            is_ignored = is_ignored or self._verdict(at, True) is True
             at = at << 1 & self._arriving("/") | within
-            state = _State(at, 0, is_ignored)
-        self._last = (folder, state)
-        return state
+        self._last = (folder, at, is_ignored)
+        return at, is_ignored
 
-    def _moved(self, at: int, within: int, name: str) -> tuple[int, int]:
-        loops, boundaries = self._loops, self._boundaries
+    def _moved(self, at: int, name: str) -> tuple[int, int]:
+        """Return the positions that are reached after a name, and those that are reached again after the next slash."""
+        loops, boundaries, within = self._loops, self._boundaries, 0
         for character in name:
             within |= at & boundaries
             at = at << 1 & self._arriving(character) | at & loops
@@ -208,18 +195,8 @@ class IgnorePatterns:
         plain = self._plain.get(character, [])
         if character == "/":
             return _bits(plain)
-        held = (number for one, numbers in self._brackets.items() if one.holds(character) for number in numbers)
+        held = (number for one, numbers in self._brackets.items() if one.match(character) for number in numbers)
         return _bits([*plain, *held]) | self._any_in_name
-
-
-@dataclass(frozen=True, slots=True)
-class _State:
-    """The positions that have been reached in a path."""
-
-    at: int
-    within: int
-    "Positions that are reached again after the next slash."
-    is_ignored: bool
 
 
 def read_patterns(lines: Sequence[str]) -> tuple[IgnorePatterns, list[tuple[int, str]]]:
@@ -235,7 +212,7 @@ def read_patterns(lines: Sequence[str]) -> tuple[IgnorePatterns, list[tuple[int,
             continue
         if pattern is None:
             continue
-        size += len(pattern.places) + 1 + 99 * sum(isinstance(place, _Bracket) for place in pattern.places)
+        size += len(pattern.places) + 1 + 99 * sum(isinstance(place, re.Pattern) for place in pattern.places)
         if size > MAX_SIZE:
             faults.append((number, f"patterns of more than {MAX_SIZE} characters are not followed"))
             break

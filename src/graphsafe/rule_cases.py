@@ -1,10 +1,10 @@
-"""Runs the cases in rule files. Each case is scanned as a project with one file."""
+"""Checks rule files: runs their cases, each as a project of one file, and finds what else they get wrong."""
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -16,34 +16,48 @@ from graphsafe.rulebook.rulefile import expected_lines
 from graphsafe.scan.api import scan_paths
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The result of one case. `problem` is None if the case passed."""
+def run_cases(packs: Sequence[Path] = ()) -> Iterator[str | None]:
+    """Run the cases of some packs, or of graphsafe's own rules. Yield for each case a line that describes its problem,
+    or None if it passed. Raises RulebookError."""
+    for rulebook, rules, _ in _loaded(packs):
+        for rule in rules:
+            for kind, cases in (("bad", rule.bad), ("good", rule.good)):
+                for case in cases:
+                    problem = _problem(rule, case, rulebook)
+                    yield f"{rule.code} {kind} case {case.title!r}: {problem}" if problem else None
 
-    code: str
-    kind: Literal["bad", "good"]
-    title: str
-    problem: str | None
+
+def rule_faults(packs: Sequence[Path] = ()) -> Iterator[str]:
+    """Yield the faults of rules that no case shows, one line each. Raises RulebookError.
+
+    graphsafe's own rules need evidence, except those about files and comments (GS9), and one file each.
+    """
+    for rulebook, rules, files in _loaded(packs):
+        tables = [json.loads(path.read_bytes()) for path in (rulebook.home / "ops").glob("torch-*.json")]
+        measured = {name for table in tables for name in table["entries"]}
+        for rule in rules:
+            code, name = rule.code, f"{rule.code}-{rule.name}.yaml"
+            unknown = sorted(set(rule.see_also) - rulebook.rules.keys())
+            if unknown:
+                yield f"{code}: see_also names {', '.join(unknown)}, and there is no such rule"
+            unmeasured = sorted({each for one in rule.evidence for each in one.atlas} - measured)
+            if measured and unmeasured:
+                yield f"{code}: atlas names {', '.join(unmeasured)}, unknown to rules/ops/torch-*.json"
+            if code.startswith("GS") and not code.startswith("GS9") and not rule.evidence:
+                yield f"{code}: give `evidence`, or the source of its facts (rules/README.md)"
+            if code.startswith("GS") and files and name not in files:
+                yield f"{code}: its file must be called {name}"
 
 
-def run_cases(packs: Sequence[Path] = ()) -> Iterator[Outcome]:
-    """Run the cases of some packs, or of graphsafe's own rules, and yield their results. Raises RulebookError."""
-    if packs:
-        for pack in packs:
-            rulebook, codes = load_pack(pack)
-            yield from _run(rulebook, codes)
-    else:
+def _loaded(packs: Sequence[Path]) -> Iterator[tuple[Rulebook, list[Rule], set[str]]]:
+    """Yield a rulebook, the rules in it to check, and the names of their files, which a wheel does not have."""
+    if not packs:
         rulebook = load_rulebook()
-        yield from _run(rulebook, frozenset(rulebook.rules))
-
-
-def _run(rulebook: Rulebook, codes: frozenset[str]) -> Iterator[Outcome]:
-    for rule in rulebook.rules.values():
-        if rule.code in codes:
-            for case in rule.bad:
-                yield Outcome(rule.code, "bad", case.title, _problem(rule, case, rulebook))
-            for case in rule.good:
-                yield Outcome(rule.code, "good", case.title, _problem(rule, case, rulebook))
+        yield rulebook, [*rulebook.rules.values()], {path.name for path in rulebook.home.glob("*.yaml")}
+    for pack in packs:
+        rulebook, codes = load_pack(pack)
+        files = {path.name for path in pack.iterdir()} if pack.is_dir() else {pack.name}
+        yield rulebook, [rule for rule in rulebook.rules.values() if rule.code in codes], files
 
 
 def _problem(rule: Rule, case: Case, rulebook: Rulebook) -> str | None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import samples
 
+from graphsafe.report import executed, model
 from graphsafe.report.json_form import as_json, parse_reports, read_saved, render_json
+from graphsafe.report.ledger import model as ledger_model
 from graphsafe.report.model import DeviceResult, Fix, Location, Plan, PlannedModule, Report, Segment
 from graphsafe.report.probes import PROBE_KEYS
 from graphsafe.report.schema import report_schema
@@ -66,6 +68,15 @@ def test_keys_are_those_of_the_design_in_their_order() -> None:
         "message why fix edits data fingerprint suppressed status"
     )
     assert list(report["devices"][0]) == ["device", "verdict", "buckets", "probes", "rank", "pool"]
+
+
+def test_the_schema_adds_only_to_classes_and_fields_that_exist() -> None:
+    modules = (model, ledger_model, executed)
+    kinds = {kind.__name__: kind for module in modules for kind in vars(module).values() if is_dataclass(kind)}
+    text = Path(model.__file__).with_name("report.schema.json").read_text(encoding="utf-8")
+    for key in json.loads(text)["additions"]:
+        kind, _, name = key.partition(".")
+        assert kind in kinds and name in ("", *(one.name for one in fields(kinds[kind]))), key
 
 
 def test_a_plans_keys_are_those_of_the_schema() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from graphsafe.baseline.baseline_file import BaselineError, read_baseline, write_baseline
@@ -12,20 +11,9 @@ from graphsafe.baseline.matching import STALE, Scope, matched, recorded, without
 from graphsafe.config import Config
 from graphsafe.files import from_here, leads_out
 from graphsafe.report.model import Confidence, Report
-from graphsafe.report.source import Lines, read_lines
+from graphsafe.report.source import Lines
 from graphsafe.rulebook.book import Rulebook
 from graphsafe.scan.linting.selection import Selection
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """The numbers of findings in a new baseline."""
-
-    findings: int
-    new: int
-    "The number of findings that the old baseline did not contain."
-    gone: int
-    "The number of findings that are in the old baseline but were not found by the scan. They are not written again."
 
 
 def scope(paths: Sequence[Path], config: Config, rulebook: Rulebook, confidence: Confidence) -> Scope:
@@ -39,9 +27,7 @@ def scope(paths: Sequence[Path], config: Config, rulebook: Rulebook, confidence:
     return Scope(config.root, [path.resolve() for path in paths], is_judged, confidence == "possible")
 
 
-def apply(
-    report: Report, file: Path, scope: Scope, rulebook: Rulebook, *, must_exist: bool, source: Lines = read_lines
-) -> Report:
+def apply(report: Report, file: Path, scope: Scope, rulebook: Rulebook, *, must_exist: bool, source: Lines) -> Report:
     """Return the report without known findings, or unchanged if there is no baseline file. Raises BaselineError."""
     entries = read_baseline(file)
     shown = from_here(str(file))
@@ -60,12 +46,15 @@ def check_place(file: Path, root: Path) -> None:
         raise BaselineError(f"{from_here(str(file))}: points outside the project; give --baseline to write it")
 
 
-def write(report: Report, file: Path, scope: Scope) -> Written:
-    """Record the report's findings. Entries that the scan does not cover are kept. Raises BaselineError."""
+def write(report: Report, file: Path, scope: Scope) -> tuple[int, int, int]:
+    """Record the report's findings. Entries that the scan does not cover are kept. Raises BaselineError.
+
+    Return how many findings the file has, how many of them are new, and how many of the old file were not found.
+    """
     before = read_baseline(file) or []
     matches = matched(report, before, scope)
     entries = recorded(matches)
     write_baseline(file, entries)
     new = sum(entry is None and finding.suppressed is None for finding, _, entry in matches.held)
     known, findings = (sum(entry.count for entry in each) for each in (before, entries))
-    return Written(findings, new, known + new - findings)
+    return findings, new, known + new - findings

@@ -84,16 +84,12 @@ def read_baseline(path: Path) -> list[Entry] | None:
 
 
 def write_baseline(path: Path, entries: Iterable[Entry]) -> None:
-    """Write a baseline. Raises BaselineError if the file cannot be written."""
+    """Write a baseline, whose content does not depend on the order of the entries. Raises BaselineError if the file
+    cannot be written."""
     try:
-        write_atomically(path, baseline_text(entries))
+        write_atomically(path, "\n".join([_HEAD, *sorted(map(_block, entries))]))
     except OSError as error:
         raise BaselineError(f"{from_here(str(path))}: {error.strerror}") from None
-
-
-def baseline_text(entries: Iterable[Entry]) -> str:
-    """Return the content of the file. It does not depend on the order of the entries."""
-    return "\n".join([_HEAD, *sorted(map(_block, entries))])
 
 
 def _block(entry: Entry) -> str:

@@ -10,13 +10,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 
 from graphsafe.baseline.baseline_file import Entry, Identity
 from graphsafe.report.fingerprint import fingerprint
 from graphsafe.report.model import Confidence, Finding, Location, Report, Suppression, in_order
-from graphsafe.report.source import Lines, read_lines
+from graphsafe.report.source import Lines, file_lines
 from graphsafe.rulebook.book import UNREADABLE
 from graphsafe.rulebook.rule import Rule
 
@@ -111,14 +110,13 @@ class Matches:
     "Entries whose findings the scan did not search for, with the number of these findings."
 
 
-def matched(report: Report, entries: Sequence[Entry], scope: Scope, source: Lines = read_lines) -> Matches:
+def matched(report: Report, entries: Sequence[Entry], scope: Scope, source: Lines = file_lines) -> Matches:
     """Match every finding with at most one entry.
 
     The entry has the same identity, or its function or file was renamed. A renamed entry only matches if no finding has
     its old identity, so a copy of accepted code is a new finding.
     """
     findings = [finding for finding in in_order(report.findings) if finding.code != STALE]
-    source = lru_cache(maxsize=64)(source)
     identities = [_identity(finding, scope.root, source) for finding in findings]
     found: dict[int, int] = {}
     "The index of a finding -> the index of its entry."

@@ -28,7 +28,6 @@ from graphsafe.commands.options import (
     put_outputs,
     quiet_option,
     refuse,
-    rule_texts,
     say_waiting,
     usual_form,
 )
@@ -252,7 +251,7 @@ def _prove(
 
     if not requests:
         say("nothing to capture: there are fewer targets than shards", err=True)
-        put_outputs((), form, files, "json", dict)
+        put_outputs((), form, files, "json", None)
         return OK
     status = StatusLine()
     show = status.show if is_live(sys.stderr) and not is_quiet() else None
@@ -269,11 +268,11 @@ def _prove(
     except CaptureFault as error:
         fault, reports = error, error.reports
     written = reports if all_targets else reports[0]
-    texts = rule_texts(requests[0].config)
+    config = requests[0].config
     try:
-        put_outputs(written, form, files, "json", texts)
+        put_outputs(written, form, files, "json", config)
     finally:  # if the disk is full, results that took minutes must not be lost
-        put_outputs(written, None, [Output(None, each) for each in printed], "terminal", texts)
+        put_outputs(written, None, [Output(None, each) for each in printed], "terminal", config)
         if "terminal" not in printed:
             _say_what_forms_leave_out(requests, reports)
         if all_targets and printed == ["terminal"]:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from graphsafe.config import Config
+    from graphsafe.report.ci.sarif import RuleTexts
     from graphsafe.report.ledger.model import Ledger
     from graphsafe.report.model import Report
-    from graphsafe.report.rule_text import RuleTexts
     from graphsafe.report.source import Lines
 
 OK, FINDINGS, BAD_REQUEST, INTERNAL_ERROR, INTERRUPTED, CLOSED_PIPE = 0, 1, 2, 3, 130, 141
@@ -189,16 +189,22 @@ def put_outputs(
     form: str | None,
     outputs: Sequence[Output],
     otherwise: str,
-    rules: Callable[[], RuleTexts],
+    config: Config | None,
     source: Lines | None = None,
     on_screen: Report | None = None,
 ) -> None:
     """Write to every output, or to stdout if there is none. If one file cannot be written, the other files are still
     written.
 
-    `on_screen` is the report for the terminal format on stdout, without what the command prints on stderr.
+    The configuration gives the rules for the formats that show their texts. `on_screen` is the report for the terminal
+    format on stdout, without what the command prints on stderr.
     """
     from graphsafe.console import put
+
+    def rules() -> RuleTexts:
+        from graphsafe.rulebook.book import rulebook_of
+
+        return {} if config is None else rulebook_of(config).rules
 
     failures = []
     for output in outputs or (Output(None, None),):
@@ -228,17 +234,6 @@ def _has_timeline(reports: Report | Sequence[Report] | Ledger) -> bool:
 
     several = (reports,) if isinstance(reports, Report) else reports
     return isinstance(several, Sequence) and all(report.command == "capture" for report in several)
-
-
-def rule_texts(config: Config) -> Callable[[], RuleTexts]:
-    """Return a function that loads the texts of the rules, for the formats that show them."""
-
-    def load() -> RuleTexts:
-        from graphsafe.rulebook.book import rulebook_of
-
-        return rulebook_of(config).rules
-
-    return load
 
 
 def config_here() -> Config:

@@ -73,5 +73,5 @@ def refusals_reported(
         named = "--all" if all_targets else target or "no target"
         report = refused(CaptureRequest(named, Config(root=Path.cwd())), str(error))
         with contextlib.suppress(RequestError):  # the user must see the refusal, not an error of writing
-            put_outputs([report] if all_targets else report, form, files, "json", dict)
+            put_outputs([report] if all_targets else report, form, files, "json", None)
         raise

@@ -16,7 +16,6 @@ from graphsafe.commands.options import (
     own_output,
     put_outputs,
     refuse_trace,
-    rule_texts,
 )
 from graphsafe.errors import RequestError
 
@@ -89,11 +88,11 @@ def run(
     book = rulebook_of(config)  # read the rules first, because the program may run for hours
     ran = run_program(program, Options(watched, waits, stacks))
     ledger = ledger_of(ran.parts, program, ran.exit_code, book, ran.readings)
-    put_outputs(ledger, form, files, "json", rule_texts(config))
+    put_outputs(ledger, form, files, "json", config)
     if shown:
-        put_outputs(ledger, None, shown, "terminal", rule_texts(config))
+        put_outputs(ledger, None, shown, "terminal", config)
     else:
-        put_ledger_on_stderr(ledger, rule_texts(config))
+        put_ledger_on_stderr(ledger)
     if fail:
         from graphsafe.report.no_line import unplaced
 

@@ -23,7 +23,6 @@ from graphsafe.commands.options import (
     put_outputs,
     quiet_option,
     refuse,
-    rule_texts,
     say_waiting,
     usual_form,
 )
@@ -180,8 +179,7 @@ def scan(
     from graphsafe.commands.scan_modes import ScanModes, complain_of_limits, on_screen
     from graphsafe.confirmation import captures_in, confirmed, summary
     from graphsafe.ignore_comments import check_reason
-    from graphsafe.scan_request.request import ScanRequest, refusal_of, source_over
-    from graphsafe.scan_request.settings import Asked
+    from graphsafe.scan_request.request import Asked, ScanRequest, refusal_of, source_over
 
     buffers = _buffers(paths, stdin_filename)
     paths = tuple(buffers) or paths or (Path(),)
@@ -251,8 +249,8 @@ def scan(
     if statistics:
         put_statistics(report)
     elif mode is None:
-        texts, source = rule_texts(scan.parts[0].config), source_over(buffers)
-        put_outputs(report, form, outputs, usual_form(), texts, source, on_screen(report))
+        config, source = scan.parts[0].config, source_over(buffers)
+        put_outputs(report, form, outputs, usual_form(), config, source, on_screen(report))
     complain_of_limits(report, is_shown=mode is None and _is_on_screen(form, outputs))
     if runs and not is_quiet():
         say(summary(report), err=True)

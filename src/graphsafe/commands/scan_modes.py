@@ -59,7 +59,9 @@ class ScanModes:
         put_hotness(reported)
 
     def show_settings(self) -> None:
-        put_settings([part.settings(self.request) for part in self.parts])
+        from graphsafe.scan_request.settings import settings
+
+        put_settings([settings(part, self.request) for part in self.parts])
 
     def write_baseline(self) -> Outcome:
         from graphsafe.baseline import api as known
@@ -68,7 +70,7 @@ class ScanModes:
         for part, report in zip(self.parts, reports, strict=True):
             if self.request.baseline is None:
                 known.check_place(part.baseline, part.config.root)
-            put_written(known.write(report, part.baseline, scope(part, self.request)), part.baseline)
+            put_written(part.baseline, *known.write(report, part.baseline, scope(part, self.request)))
         return joined(reports), OK
 
     def add_ignores(self, reason: str) -> Outcome:

@@ -51,6 +51,10 @@ class Code:
         place = (location.line, location.column, location.end_line, location.end_column)
         return [node for node in self._by_line.get(location.line, ()) if self.place(node) == place]
 
+    def calls_at(self, location: Location) -> list[ast.Call]:
+        """Return the calls whose span is exactly that of a finding, the outermost first."""
+        return [node for node in self.at(location) if isinstance(node, ast.Call)]
+
     def is_in_string(self, location: Location) -> bool:
         """Return whether a finding is in an expression of an f-string."""
         return any(isinstance(outer, ast.JoinedStr) for node in self.at(location) for outer in self.around(node))

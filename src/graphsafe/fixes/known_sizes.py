@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from graphsafe.fixes.code import Code, Definition, Fix, argument, dotted, is_literal, is_plain
 from graphsafe.fixes.host_numbers import is_size, keeps_meaning
@@ -23,8 +22,8 @@ def classes(code: Code, finding: Finding) -> Fix | None:
     `one_hot(x.argmax(-1), x.shape[-1])`. This is unsafe: the number of classes no longer depends on the largest value
     in the tensor.
     """
-    for node in code.at(finding.location):
-        if not isinstance(node, ast.Call) or dotted(node.func).rpartition(".")[2] != "one_hot":
+    for node in code.calls_at(finding.location):
+        if dotted(node.func).rpartition(".")[2] != "one_hot":
             continue
         if len(node.args) != 1 or not {each.arg for each in node.keywords} <= {"num_classes"}:
             return None
@@ -97,9 +96,7 @@ def nonzero(code: Code, finding: Finding) -> Fix | None:
 
     With any other number of elements, `view` would fail.
     """
-    for node in code.at(finding.location):
-        if not isinstance(node, ast.Call):
-            continue
+    for node in code.calls_at(finding.location):
         subject = _subject(code, node)
         column = code.parent(node)
         if subject is None or not isinstance(column, ast.Subscript):
@@ -108,8 +105,9 @@ def nonzero(code: Code, finding: Finding) -> Fix | None:
         picked = _column(code, node, column)
         if size is None or picked is None or not code.imports("torch"):
             return None
-        text = f"torch.nonzero_static({subject}, size={size.text})[:, {picked}]"
-        return Fix("use nonzero_static with the known size", (code.replaced(column, text),), size.risk)
+        number, risk = size
+        text = f"torch.nonzero_static({subject}, size={number})[:, {picked}]"
+        return Fix("use nonzero_static with the known size", (code.replaced(column, text),), risk)
     return None
 
 
@@ -136,10 +134,8 @@ def _column(code: Code, node: ast.Call, index: ast.Subscript) -> str | None:
     return code.text(picked) if is_literal(picked) else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Size:
-    text: str
-    risk: str = ""
+_Size = tuple[str, str]
+"A size as code, and the risk of a fix that passes it, or an empty string."
 
 
 def _viewed(code: Code, node: ast.expr) -> _Size | None:
@@ -155,7 +151,7 @@ def _viewed(code: Code, node: ast.expr) -> _Size | None:
         return None
     unsure = [each for each in call.args if not is_size(code, each)]
     risk = f"it fails where `{code.text(unsure[0])}` is -1, a size that `view` computes" if unsure else ""
-    return _Size(_product(code, call.args), risk)
+    return _product(code, call.args), risk
 
 
 def _is_negative(code: Code, node: ast.expr) -> bool:
@@ -192,8 +188,8 @@ def _product(code: Code, parts: Sequence[ast.expr]) -> str:
 def repeats(code: Code, finding: Finding) -> Fix | None:
     """Pass `output_size` to `repeat_interleave`, if a `view` of its result shows the size or if the sum of the repeats
     is known."""
-    for node in code.at(finding.location):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not _is_repeat(node):
+    for node in code.calls_at(finding.location):
+        if not isinstance(node.func, ast.Attribute) or not _is_repeat(node):
             continue
         is_function = dotted(node.func.value) == "torch"
         counts = argument(node, int(is_function), "repeats")
@@ -204,7 +200,8 @@ def repeats(code: Code, finding: Finding) -> Fix | None:
         size = (_viewed(code, node) if is_flat else None) or _sum(code, counts)
         if size is None:
             return None
-        return Fix("pass the size of the result", (code.with_keyword(node, "output_size", size.text),), size.risk)
+        text, risk = size
+        return Fix("pass the size of the result", (code.with_keyword(node, "output_size", text),), risk)
     return None
 
 
@@ -212,7 +209,7 @@ def _sum(code: Code, counts: ast.expr) -> _Size | None:
     """Return the sum of the repeats, if they are a tensor of equal numbers or of literal numbers, otherwise None."""
     if not isinstance(counts, ast.Name):
         text = _sum_of(code, counts)
-        return _Size(text) if text is not None else None
+        return (text, "") if text is not None else None
     function = code.function(counts)
     if function is None:
         return None
@@ -225,7 +222,7 @@ def _sum(code: Code, counts: ast.expr) -> _Size | None:
     if not all(keeps_meaning(name, function) for name in {counts.id, *names}):
         return None
     is_kept = _only_counts(code, counts.id, function)
-    return _Size(text, "" if is_kept else f"it fails where other code changes `{counts.id}` after its assignment")
+    return text, "" if is_kept else f"it fails where other code changes `{counts.id}` after its assignment"
 
 
 def _only_counts(code: Code, name: str, function: Definition) -> bool:

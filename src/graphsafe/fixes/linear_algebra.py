@@ -18,8 +18,8 @@ def without_check(code: Code, finding: Finding) -> Fix | None:
 
     The second result of `inv_ex` is a tensor on the device that shows whether `inv` would raise.
     """
-    for node in code.at(finding.location):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+    for node in code.calls_at(finding.location):
+        if not isinstance(node.func, ast.Attribute):
             continue
         if any(each.arg == "out" for each in node.keywords) or any(isinstance(each, ast.Starred) for each in node.args):
             return None
@@ -37,20 +37,17 @@ def _rewritten(code: Code, node: ast.Call) -> str | None:
     text = code.text(node)
     if module.rpartition(".")[2] == "linalg":
         if name in _CHECKED:
-            return rewriting.call(text, lambda call: rewriting.item(rewriting.named(call, _CHECKED[name]), "0"))
-        if name == "lu_factor" and _is_unpacked(code, node):
-            return rewriting.call(text, lambda call: rewriting.first_two(rewriting.named(call, "lu_factor_ex")))
+            return rewriting.call(text, lambda call: rewriting.named(call, _CHECKED[name])) + "[0]"
+        outer = code.parent(node)
+        is_unpacked = isinstance(outer, ast.Assign) and [type(each) for each in outer.targets] == [ast.Tuple]
+        if name == "lu_factor" and is_unpacked:
+            return rewriting.call(text, lambda call: rewriting.named(call, "lu_factor_ex")) + "[:2]"
         return None
     short = _SHORT.get(node.func.attr)
     if short is None or not code.imports("torch") or node.keywords:
         return None
     if module == "torch" and len(node.args) == 1:
-        return rewriting.call(text, lambda call: rewriting.item(rewriting.called(call, short), "0"))
+        return rewriting.call(text, lambda call: rewriting.called(call, short)) + "[0]"
     if node.args:
         return None
     return f"{short}({code.text(node.func.value)})[0]"
-
-
-def _is_unpacked(code: Code, node: ast.Call) -> bool:
-    outer = code.parent(node)
-    return isinstance(outer, ast.Assign) and len(outer.targets) == 1 and isinstance(outer.targets[0], ast.Tuple)

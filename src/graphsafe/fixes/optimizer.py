@@ -17,8 +17,8 @@ def capturable(code: Code, finding: Finding) -> Fix | None:
     The fix is unsafe: the device then does the arithmetic with the step count, and such an optimizer cannot step on the
     CPU.
     """
-    for node in code.at(finding.location):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+    for node in code.calls_at(finding.location):
+        if isinstance(node.func, ast.Attribute):
             given = node.args[0] if node.args else node.func.value  # GradScaler.step(optimizer)
             made = code.assigned(dotted(given)) if dotted(given) else []
             maker = made[0] if len(made) == 1 else None

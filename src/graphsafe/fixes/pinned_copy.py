@@ -19,8 +19,8 @@ def non_blocking(code: Code, finding: Finding) -> Fix | None:
     """
     if finding.data.get("memory") != "pinned":
         return None
-    for node in code.at(finding.location):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+    for node in code.calls_at(finding.location):
+        if isinstance(node.func, ast.Attribute):
             source = _source(node)
             keywords = {each.arg for each in node.keywords}
             # A copy that converts the values uses pageable memory.

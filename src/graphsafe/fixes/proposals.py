@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from importlib import import_module
 
-from graphsafe.fixes.code import Code, Fix
-from graphsafe.fixes.registry import FIXES
+from graphsafe.fixes.code import Code, Fix, Proposal
 from graphsafe.report.model import Finding, Report
 from graphsafe.report.source import Lines
 from graphsafe.rulebook.rule import Rule
-from graphsafe.rulebook.vocabulary import FixName
+from graphsafe.rulebook.vocabulary import FIXES
 
 SAFE, UNSAFE = "safe", "unsafe"
 "The values of `data.edits`, for a finding with edits."
@@ -40,16 +41,23 @@ def with_edits(report: Report, rules: Mapping[str, Rule], source: Lines) -> Repo
     return replace(report, findings=tuple(findings))
 
 
-def fix_of(finding: Finding, names: Sequence[FixName], code: Code) -> Fix | None:
+def fix_of(finding: Finding, names: Sequence[str], code: Code) -> Fix | None:
     """Return the first of a rule's fixes that applies to the finding, or None.
 
     Before Python 3.12, an expression in an f-string cannot hold the string's own quotes or a backslash. So a fix
     inside an f-string must not contain a quote or a backslash.
     """
-    fix = next((fix for name in names if (fix := FIXES[name](code, finding)) is not None), None)
+    fix = next((fix for name in names if (fix := _proposal(name)(code, finding)) is not None), None)
     if fix is None or not code.is_in_string(finding.location):
         return fix
     return None if any(mark in edit.text for edit in fix.edits for mark in "\"'\\\n") else fix
+
+
+@cache
+def _proposal(name: str) -> Proposal:
+    module, _, function = FIXES[name].partition(".")
+    proposal: Proposal = getattr(import_module(f"graphsafe.fixes.{module}"), function)
+    return proposal
 
 
 def _code(lines: Sequence[str] | None) -> Code | None:

@@ -39,16 +39,6 @@ def called(node: cst.Call, function: str) -> cst.Call:
     return node.with_changes(func=cst.parse_expression(function))
 
 
-def item(node: cst.BaseExpression, index: str) -> cst.BaseExpression:
-    return cst.Subscript(node, [cst.SubscriptElement(cst.Index(cst.parse_expression(index)))])
-
-
-def first_two(node: cst.BaseExpression) -> cst.BaseExpression:
-    """Return `node[:2]`."""
-    two = cst.Slice(lower=None, upper=cst.Integer("2"))
-    return cst.Subscript(node, [cst.SubscriptElement(two)])
-
-
 def with_first(node: cst.Call, *values: str) -> cst.Call:
     """Replace the first argument by other arguments."""
     first, *rest = node.args

@@ -23,9 +23,7 @@ _WIDE = frozenset(
 def full(code: Code, finding: Finding) -> Fix | None:
     """Fix `torch.tensor(3.0, device=d)` to `torch.full((), 3.0, device=d)`. For `[0.0, 0.0]`, the arguments are `(2,),
     0.0`."""
-    for node in code.at(finding.location):
-        if not isinstance(node, ast.Call):
-            continue
+    for node in code.calls_at(finding.location):
         made = _moved(node)
         inner, device = made if made is not None else (node, None)
         text = _full(code, inner, device, is_number="number" in finding.data.get("data", ""))

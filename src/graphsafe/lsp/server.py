@@ -12,7 +12,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -36,14 +35,6 @@ PATIENCE = 0.3
 "The number of seconds without a key press after which a scan begins."
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The findings in one version of a document."""
-
-    version: int | None
-    findings: Sequence[Finding]
-
-
 class Session:
     """The open documents, and the findings in them."""
 
@@ -51,7 +42,8 @@ class Session:
         self._server = server
         self._worker = ThreadPoolExecutor(max_workers=1)
         self._waiting: dict[str, asyncio.TimerHandle] = {}
-        self._answers: dict[str, Answer] = {}
+        self._answers: dict[str, tuple[int | None, Sequence[Finding]]] = {}
+        "Document -> the version that was scanned, and the findings in it."
         self._said: set[str] = set()
 
     def changed(self, uri: str, patience: float = PATIENCE) -> None:
@@ -87,13 +79,12 @@ class Session:
             self._say(str(error))
         except Exception as error:  # an error in one document must not end the service for the others
             self._say(f"{path} cannot be scanned: {type(error).__name__}: {error}")
-        answer = Answer(version, findings)
         now = self._document(uri)
-        if now is None or now.version != answer.version:
+        if now is None or now.version != version:
             return
-        self._answers[uri] = answer
-        lines = shapes.lines_of(now.source)
-        self._publish(uri, [shapes.diagnostic(one, lines, self._units) for one in answer.findings], answer.version)
+        self._answers[uri] = (version, findings)
+        range_of = self._ranges(now)
+        self._publish(uri, [shapes.diagnostic(one, range_of) for one in findings], version)
 
     def _document(self, uri: str) -> Any | None:
         """Return an open document, or None. pygls 2.1 stores it under the URI without percent-encoding. Older versions
@@ -115,8 +106,9 @@ class Session:
             if data != saved(path, MAX_BYTES):
                 yield path, data
 
-    def _units(self, lines: Sequence[str], span: Any) -> Any:
-        return self._server.workspace.position_codec.range_to_client_units(lines, span)
+    def _ranges(self, document: Any) -> shapes.RangeOf:
+        lines, codec = shapes.lines_of(document.source), self._server.workspace.position_codec
+        return lambda at: codec.range_to_client_units(lines, shapes.in_code_points(at))
 
     def _publish(self, uri: str, diagnostics: Sequence[Any], version: int | None) -> None:
         self._server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, diagnostics, version))
@@ -129,7 +121,9 @@ class Session:
 
     def hover(self, uri: str, position: Any) -> Any | None:
         """Return the page of the rule whose finding is at a position, or None."""
-        for finding, span, _ in self._found(uri):
+        findings, range_of = self._found(uri)
+        for finding in findings:
+            span = range_of(finding.location)
             if _place(span.start) <= _place(position) <= _place(span.end):
                 book = rulebook_of(config_over(Path(finding.location.path)))
                 text = f"{_literal(finding.message)}\n\n---\n\n{page_for(finding.code, book)}"
@@ -138,20 +132,20 @@ class Session:
 
     def actions(self, uri: str, wanted: Any, only: Sequence[str] | None) -> list[Any]:
         """Return the fixes of the findings on the selected lines, and one action for all safe fixes."""
-        found = list(self._found(uri))
-        if not found:
+        findings, range_of = self._found(uri)
+        if not findings:
             return []
-        lines = found[0][2]
         # An editor without support for document versions ignores edits that name a version.
         document: Any = types.TextDocumentIdentifier(uri)
         if self._takes_versions():
-            document = types.OptionalVersionedTextDocumentIdentifier(uri, self._answers[uri].version)
+            document = types.OptionalVersionedTextDocumentIdentifier(uri, self._answers[uri][0])
         actions = [
-            shapes.quick_fix(finding, document, lines, self._units)
-            for finding, span, _ in found
-            if finding.edits and span.start.line <= wanted.end.line and wanted.start.line <= span.end.line
+            shapes.quick_fix(finding, document, range_of)
+            for finding in findings
+            if finding.edits and (span := range_of(finding.location)).start.line <= wanted.end.line
+            if wanted.start.line <= span.end.line
         ]
-        every = shapes.fix_all((finding for finding, _, _ in found), document, lines, self._units)
+        every = shapes.fix_all(findings, document, range_of)
         if every is not None:
             actions.append(every)
         return [one for one in actions if not only or any(one.kind.startswith(kind) for kind in only)]
@@ -161,18 +155,13 @@ class Session:
         edit = workspace.workspace_edit if workspace is not None else None
         return edit is not None and bool(edit.document_changes)
 
-    def _found(self, uri: str) -> Iterator[tuple[Finding, Any, Sequence[str]]]:
-        """Yield the findings of a document's current version, each with its range and the document's lines.
-
-        Yield nothing if the document has changed since the scan.
-        """
-        answer = self._answers.get(uri)
+    def _found(self, uri: str) -> tuple[Sequence[Finding], shapes.RangeOf]:
+        """Return the findings of a document, or none if it has changed since the scan, and their ranges."""
+        version, findings = self._answers.get(uri, (None, ()))
         document = self._document(uri)
-        if answer is None or document is None or document.version != answer.version:
-            return
-        lines = shapes.lines_of(document.source)
-        for finding in answer.findings:
-            yield finding, shapes.range_of(finding.location, lines, self._units), lines
+        if document is None or document.version != version:
+            return (), shapes.in_code_points
+        return findings, self._ranges(document)
 
 
 def _findings(path: str, buffers: Mapping[str, bytes]) -> Sequence[Finding]:

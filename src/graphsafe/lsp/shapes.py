@@ -20,8 +20,8 @@ _SEVERITIES: Mapping[Level, Any] = {
     "note": types.DiagnosticSeverity.Information,
 }
 _LINE_END = re.compile(r"\r\n|\r|\n")
-Units = Callable[[Sequence[str], Any], Any]
-"""A function that takes lines and a range in code points, and returns the range in the editor's units for columns."""
+RangeOf = Callable[[Location | Edit], Any]
+"A function that returns the range of a location or an edit in the editor's units for columns."
 
 
 def lines_of(text: str) -> Sequence[str]:
@@ -29,13 +29,12 @@ def lines_of(text: str) -> Sequence[str]:
     return _LINE_END.split(text)
 
 
-def range_of(at: Location | Edit, lines: Sequence[str], units: Units) -> Any:
-    """Return the range of a location. The protocol counts from 0."""
-    start, end = types.Position(at.line - 1, at.column - 1), types.Position(at.end_line - 1, at.end_column - 1)
-    return units(lines, types.Range(start, end))
+def in_code_points(at: Location | Edit) -> Any:
+    """Return the range of a location in code points. The protocol counts from 0."""
+    return types.Range(types.Position(at.line - 1, at.column - 1), types.Position(at.end_line - 1, at.end_column - 1))
 
 
-def diagnostic(finding: Finding, lines: Sequence[str], units: Units) -> Any:
+def diagnostic(finding: Finding, range_of: RangeOf) -> Any:
     """Return the diagnostic that shows a finding, with its calls as related information."""
     related = [
         types.DiagnosticRelatedInformation(
@@ -48,7 +47,7 @@ def diagnostic(finding: Finding, lines: Sequence[str], units: Units) -> Any:
         for call in finding.call_chain
     ]
     return types.Diagnostic(
-        range=range_of(finding.location, lines, units),
+        range=range_of(finding.location),
         severity=_SEVERITIES[finding.level],
         code=finding.code,
         source="graphsafe",
@@ -57,31 +56,29 @@ def diagnostic(finding: Finding, lines: Sequence[str], units: Units) -> Any:
     )
 
 
-def quick_fix(finding: Finding, document: Any, lines: Sequence[str], units: Units) -> Any:
+def quick_fix(finding: Finding, document: Any, range_of: RangeOf) -> Any:
     """Return the fix of a finding. The fix names the version of the document if the editor knows versions."""
     is_safe = finding.data.get("edits") == SAFE
     title = str(finding.data.get("edits_title", finding.fix))
     return types.CodeAction(
         title=f"{finding.code}: {title}" + ("" if is_safe else f" (unsafe: {finding.data.get('edits_risk', '')})"),
         kind=types.CodeActionKind.QuickFix,
-        diagnostics=[diagnostic(finding, lines, units)],
+        diagnostics=[diagnostic(finding, range_of)],
         is_preferred=is_safe,
-        edit=_edit(finding.edits, document, lines, units),
+        edit=_edit(finding.edits, document, range_of),
     )
 
 
-def fix_all(findings: Iterable[Finding], document: Any, lines: Sequence[str], units: Units) -> Any | None:
+def fix_all(findings: Iterable[Finding], document: Any, range_of: RangeOf) -> Any | None:
     """Return all safe fixes as one action, or None if there are none."""
     edits, _ = apart(one for one in findings if one.data.get("edits") == SAFE)
     if not edits:
         return None
-    return types.CodeAction(
-        title="graphsafe: make all safe fixes", kind=FIX_ALL, edit=_edit(edits, document, lines, units)
-    )
+    return types.CodeAction(title="graphsafe: make all safe fixes", kind=FIX_ALL, edit=_edit(edits, document, range_of))
 
 
-def _edit(edits: Sequence[Edit], document: Any, lines: Sequence[str], units: Units) -> Any:
-    changes = [types.TextEdit(range_of(edit, lines, units), edit.text) for edit in edits]
+def _edit(edits: Sequence[Edit], document: Any, range_of: RangeOf) -> Any:
+    changes = [types.TextEdit(range_of(edit), edit.text) for edit in edits]
     if not isinstance(document, types.OptionalVersionedTextDocumentIdentifier):
         return types.WorkspaceEdit(changes={document.uri: changes})
     return types.WorkspaceEdit(document_changes=[types.TextDocumentEdit(document, changes)])

@@ -124,12 +124,10 @@ def verdict_text(report: Report) -> str:
     if not parts:
         return text
     # A rank that ended because another one failed is not the cause.
-    part = next((part for part in parts if _fails(part.probes)), parts[0])
+    failed = ("fail", "crashed", "timeout")
+    failing = (part for part in parts if any(probe.status in failed for _, probe in Probes.of(part.probes)))
+    part = next(failing, parts[0])
     return text + _then(part.probes, report.plan, part.verdict)
-
-
-def _fails(probes: Data) -> bool:
-    return any(probe.status in ("fail", "crashed", "timeout") for _, probe in Probes.of(probes))
 
 
 def verdict_lines(what: str, verdict: Verdict, then: str, indent: str, sheet: Sheet) -> list[str]:

@@ -10,11 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from graphsafe.report.model import Report
-from graphsafe.report.rule_text import RuleTexts
 from graphsafe.report.source import Lines, file_lines
 from graphsafe.report.text import without_commands
 
 if TYPE_CHECKING:
+    from graphsafe.report.ci.sarif import RuleTexts
     from graphsafe.report.ledger.model import Ledger
 
 FORMS: Mapping[str, str] = {

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
-from functools import cache
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from graphsafe.files import read_regular
 from graphsafe.report.model import REPORT_SCHEMA, REPORTS_SCHEMA, Report, in_order
-from graphsafe.report.reading import read
+from graphsafe.report.reading import plain, read
 from graphsafe.report.shape import ReportError, check
 from graphsafe.report.text import BIDI_CONTROLS
 
 if TYPE_CHECKING:
     from graphsafe.report.ledger.model import Ledger
 
-Saved = TypeVar("Saved")
 MAX_SAVED = 256_000_000
 "The largest size in bytes of a saved report."
 _TO_ESCAPE = re.compile(f"[{BIDI_CONTROLS}\ud800-\udfff]")
 """Matches characters that must be escaped: characters that change the direction of writing, and lone surrogates. Lone
 surrogates come from file names that are not UTF-8, and they cannot be encoded."""
-_AS_THEY_ARE = frozenset((str, int, bool, type(None)))
-"These types are checked first, because nearly all values of a report have them."
+_IS_LEDGER = "a ledger, not a report"
 
 
 def render_json(reports: Report | Sequence[Report] | Ledger) -> str:
@@ -39,7 +35,7 @@ def render_json(reports: Report | Sequence[Report] | Ledger) -> str:
     elif isinstance(reports, Sequence):
         whole = {"schema": REPORTS_SCHEMA, "reports": [_lazily(report) for report in reports]}
     text = io.StringIO()
-    json.dump(whole, text, indent=2, ensure_ascii=False, allow_nan=False, default=plain)
+    json.dump(whole, text, indent=2, ensure_ascii=False, allow_nan=False, default=_plain)
     text.write("\n")
     return escaped(text.getvalue())
 
@@ -51,7 +47,7 @@ def escaped(text: str) -> str:
 
 def as_json(report: Report) -> dict[str, Any]:
     """Return the report as JSON values. Every key is present, findings are in order, and NaN and infinity are null."""
-    written: dict[str, Any] = plain(replace(report, findings=tuple(in_order(report.findings))))
+    written: dict[str, Any] = _plain(replace(report, findings=tuple(in_order(report.findings))))
     return written
 
 
@@ -66,7 +62,9 @@ def read_reports(path: Path) -> tuple[Report, ...]:
 
     Raises ReportError as `read_saved` does, and also if the file is a ledger.
     """
-    found = _of_file(path, parse_reports)
+    found = read_saved(path)
+    if not isinstance(found, (Report, tuple)):
+        raise ReportError(f"{path}: {_IS_LEDGER}")
     return (found,) if isinstance(found, Report) else found
 
 
@@ -75,12 +73,8 @@ def read_saved(path: Path) -> Report | tuple[Report, ...] | Ledger:
 
     Raises ReportError with one line that names the file and its first invalid value.
     """
-    return _of_file(path, parse_saved)
-
-
-def _of_file(path: Path, parse: Callable[[str], Saved]) -> Saved:
     try:
-        return parse(read_regular(path, MAX_SAVED).decode("utf-8"))
+        return parse_saved(read_regular(path, MAX_SAVED).decode("utf-8"))
     except OSError as error:
         raise ReportError(f"{path}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
@@ -93,7 +87,7 @@ def parse_reports(text: str) -> Report | tuple[Report, ...]:
     """Read one or several reports from a string. Raises ReportError, which names no file."""
     found = parse_saved(text)
     if not isinstance(found, (Report, tuple)):
-        raise ReportError("a ledger, not a report")
+        raise ReportError(_IS_LEDGER)
     return found
 
 
@@ -127,26 +121,8 @@ def parse_saved(text: str) -> Report | tuple[Report, ...] | Ledger:
     raise ReportError("not a graphsafe report")
 
 
-def plain(value: Any) -> Any:
-    """Return dataclasses and mappings as JSON values."""
-    kind = type(value)
-    if kind in _AS_THEY_ARE:
-        return value
-    if is_dataclass(kind):
-        values = {name: getattr(value, name) for name in _names(kind)}
-        return {name: item if type(item) in _AS_THEY_ARE else _field(name, item) for name, item in values.items()}
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
-
-
-@cache
-def _names(kind: type) -> Sequence[str]:
-    return [field.name for field in fields(kind)]
+def _plain(value: Any) -> Any:
+    return plain(value, _field)
 
 
 def _field(name: str, value: Any) -> Any:
@@ -155,7 +131,7 @@ def _field(name: str, value: Any) -> Any:
 
         # Every key is present. Unknown values are null, and a probe that reported nothing has the status `skipped`.
         unknown = {probe: {**dict.fromkeys(keys), "status": "skipped"} for probe, keys in PROBE_KEYS.items()}
-        return {probe: plain({**keys, **(value.get(probe) or {})}) for probe, keys in unknown.items()}
+        return {probe: _plain({**keys, **(value.get(probe) or {})}) for probe, keys in unknown.items()}
     if name in ("data", "settings"):
-        return plain({key: value[key] for key in sorted(value)})
-    return plain(value)
+        return _plain({key: value[key] for key in sorted(value)})
+    return _plain(value)

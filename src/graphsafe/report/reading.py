@@ -1,15 +1,20 @@
-"""Turns JSON values into data classes by the types of the fields. The JSON comes from a child process or an older
-version."""
+"""Turns JSON values into data classes by the types of the fields, and data classes into JSON values.
+
+The JSON that is read comes from a child process or an older version.
+"""
 
 from __future__ import annotations
 
+import math
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 Data = TypeVar("Data")
+_AS_THEY_ARE = frozenset((str, int, bool, type(None)))
+"These types are checked first, because nearly all values of a report have them."
 
 
 def read(kind: type[Data], data: Any) -> Data:
@@ -26,7 +31,34 @@ def read(kind: type[Data], data: Any) -> Data:
 def members(data: Any, kind: Any = None) -> dict[str, Any]:
     """Return the fields of a data class with their values, or only the fields that it has from its base `kind`. Unlike
     `asdict`, this function does not copy the values."""
-    return {one.name: getattr(data, one.name) for one in fields(kind or data)}
+    owner: type = kind or type(data)
+    return {name: getattr(data, name) for name in _names(owner)}
+
+
+def plain(value: Any, of_field: Callable[[str, Any], Any] | None = None) -> Any:
+    """Return a value as JSON values. JSON has no NaN and no infinity, so these become None, which is null in a report.
+
+    `of_field` returns the values of a data class's fields, given their names, if they are not to be plain too.
+    """
+    kind = type(value)
+    if kind in _AS_THEY_ARE:
+        return value
+    if is_dataclass(kind):
+        of_field = of_field or (lambda name, item: plain(item))
+        found = members(value).items()
+        return {name: item if type(item) in _AS_THEY_ARE else of_field(name, item) for name, item in found}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item, of_field) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item, of_field) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(kind))
 
 
 @cache

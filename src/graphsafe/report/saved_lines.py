@@ -1,10 +1,9 @@
-"""The lines of code for a saved report, from files that have not changed since it was written."""
+"""Finds the files that have changed since a report was saved."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from graphsafe.report.fingerprint import fingerprint
@@ -16,27 +15,18 @@ _MOST_EQUAL_LINES = 32
 otherwise the line counts as changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class SavedLines:
-    """The lines to show with the findings of a saved report.
+def changed_files(findings: Iterable[Finding], lines: Lines) -> set[str]:
+    """Return the paths of files that can be read, but differ from the findings of a saved report.
 
-    A fingerprint includes the text of a finding's line, so it tells whether the file still has this text there. If a
-    line differs, the lines after it may have moved, so no line of the file is shown.
+    `lines` returns the lines of a file as it is now. A fingerprint includes the text of a finding's line, so it tells
+    whether the file still has this text there. If a line differs, the lines after it may have moved, so no line of the
+    file should be shown.
     """
-
-    lines: Lines
-    changed: tuple[str, ...]
-    "Paths of files that can be read, but differ from the report."
-
-    @classmethod
-    def of(cls, findings: Iterable[Finding], lines: Lines) -> SavedLines:
-        """Compare the files with the findings of a report. `lines` returns the lines of a file as it is now."""
-        changed = {
-            path
-            for path, group in grouped(findings, lambda finding: finding.location.path).items()
-            if (now := lines(path)) is not None and not all(_has_text(f, line_of(now, f.location.line)) for f in group)
-        }
-        return cls(lambda path: None if path in changed else lines(path), tuple(sorted(changed)))
+    return {
+        path
+        for path, group in grouped(findings, lambda finding: finding.location.path).items()
+        if (now := lines(path)) is not None and not all(_has_text(f, line_of(now, f.location.line)) for f in group)
+    }
 
 
 def _has_text(finding: Finding, text: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from graphsafe.errors import RequestError
 from graphsafe.report import model
@@ -14,11 +14,18 @@ from graphsafe.report.json_form import read_reports
 from graphsafe.report.ledger import model as ledger_model
 from graphsafe.report.reading import members
 
+Shown = TypeVar("Shown", bound="_Shown")
+
 
 class _Shown:
     """A report or a ledger that shows itself as text, and in a notebook as HTML under a cell."""
 
     __slots__ = ()
+
+    @classmethod
+    def of(cls: type[Shown], document: Any) -> Shown:
+        """Return the same document with these methods."""
+        return cls(**members(document))
 
     def __str__(self) -> str:
         """Return the document in the format of the terminal."""
@@ -41,10 +48,6 @@ class _Shown:
 class Report(_Shown, model.Report):
     __slots__ = ()
 
-    @classmethod
-    def of(cls, report: model.Report) -> Report:
-        return cls(**members(report))
-
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Report:
         """Read one report that `scan` or `capture` has written as JSON.
@@ -65,7 +68,3 @@ class Report(_Shown, model.Report):
 
 class Ledger(_Shown, ledger_model.Ledger):
     __slots__ = ()
-
-    @classmethod
-    def of(cls, ledger: ledger_model.Ledger) -> Ledger:
-        return cls(**members(ledger))

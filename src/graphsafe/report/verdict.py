@@ -50,8 +50,8 @@ def judge(probes: Probes | Mapping[str, Any], plan: Plan | None = None) -> Judge
     unknown = _unknown_operations(seen)
     covered = _covered(plan)
     if not beyond_plan and not unknown and covered > 0:
-        share = f"a verified plan covers {_percent(covered)} of the step"
-        return Judgement("ready-with-breaks", (share, *(against or doubts)))
+        share = "less than 1 %" if covered < 0.01 else f"{math.floor(covered * 100)} %"
+        return Judgement("ready-with-breaks", (f"a verified plan covers {share} of the step", *(against or doubts)))
     if beyond_plan or against:
         return Judgement("not-ready", (*beyond_plan, *against))
     return Judgement("inconclusive", doubts)
@@ -253,7 +253,3 @@ def _because(probe: Probe) -> str:
 def _error(probe: Probe, error: Error | None) -> str:
     message = error_text(error)
     return f": {message}" if message else _because(probe)
-
-
-def _percent(share: float) -> str:
-    return "less than 1 %" if share < 0.01 else f"{math.floor(share * 100)} %"

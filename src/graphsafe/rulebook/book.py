@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 from graphsafe.errors import nearest
 from graphsafe.files import MAX_HANDWRITTEN, from_here, leads_out, read_regular, user_cache, write_atomically
 from graphsafe.report.model import Level, Region
+from graphsafe.report.reading import read
 from graphsafe.rulebook import rulefile
 from graphsafe.rulebook.libraries import Libraries, LibraryModel
-from graphsafe.rulebook.rule import AroundGraphs, Case, Evidence, Match, Rule
+from graphsafe.rulebook.rule import Match, Rule
 from graphsafe.rulebook.rulefile import RulebookError
 from graphsafe.rulebook.vocabulary import EventKind
 
@@ -128,16 +129,13 @@ def load_rulebook(
     """
     data, own = _own()
     rules = [*own]
-    libraries = list(data["libraries"])
-    digests = [data["digest"]]
+    compiled = []
     for pack in packs:
-        compiled = _pack(pack, root) if root is None else _quoting_nothing(pack, root)
-        added = list(map(_rule, compiled["rules"]))
+        compiled.append(_pack(pack, root, may_quote=root is None))
+        added = [read(Rule, item) for item in compiled[-1]["rules"]]
         _refuse_own_codes(pack, added)
         rules += added
-        libraries += compiled["libraries"]
-        digests.append(compiled["digest"])
-    book = _rulebook(rules, {**data, "libraries": libraries}, "-".join(digests))
+    book = _rulebook(rules, data, compiled)
     return _with_levels(book, levels, f"{place}levels") if levels else book
 
 
@@ -167,14 +165,13 @@ def load_pack(pack: Path) -> tuple[Rulebook, frozenset[str]]:
     RulebookError.
     """
     data, own = _own()
-    compiled = _pack(pack, pack if pack.is_dir() else pack.parent)
-    tried = list(map(_rule, compiled["rules"]))
+    compiled = _pack(pack, pack if pack.is_dir() else pack.parent, may_quote=True)
+    tried = [read(Rule, item) for item in compiled["rules"]]
     if leads_out(pack, _CHECKOUT):
         _refuse_own_codes(pack, tried)
     codes = frozenset(rule.code for rule in tried)
     rules = [*(rule for rule in own if rule.code not in codes), *tried]
-    libraries = [*data["libraries"], *compiled["libraries"]]
-    return _rulebook(rules, {**data, "libraries": libraries}, f"{data['digest']}-{compiled['digest']}"), codes
+    return _rulebook(rules, data, [compiled]), codes
 
 
 def _refuse_own_codes(pack: Path, rules: Iterable[Rule]) -> None:
@@ -183,7 +180,8 @@ def _refuse_own_codes(pack: Path, rules: Iterable[Rule]) -> None:
             raise RulebookError(f"{pack}: {rule.code}: codes that begin with GS are graphsafe's own")
 
 
-def _rulebook(rules: Sequence[Rule], data: Mapping[str, Any], digest: str) -> Rulebook:
+def _rulebook(rules: Sequence[Rule], data: Mapping[str, Any], packs: Sequence[Mapping[str, Any]]) -> Rulebook:
+    """Return the rulebook of some rules, with the other data of graphsafe's own rules and of packs."""
     by_code: dict[str, Rule] = {}
     names: dict[str, str] = {}
     for rule in sorted(rules, key=lambda rule: rule.code):
@@ -198,9 +196,12 @@ def _rulebook(rules: Sequence[Rule], data: Mapping[str, Any], digest: str) -> Ru
         for match in rule.matches:
             for how in match.how or ("",):
                 index[match.event, how] = (*index.get((match.event, how), ()), (rule, match))
-    errors = tuple(KnownError(**_tuples(item)) for item in data["errors"])
+    errors = tuple(read(KnownError, item) for item in data["errors"])
     called = dict.fromkeys(how for event, how in index if event == "Call")
-    libraries = Libraries.of((LibraryModel(**_tuples(item)) for item in data["libraries"]), called)
+    items = [item for each in (data, *packs) for item in each["libraries"]]
+    models = (LibraryModel(**{key: _tuple(value) for key, value in item.items()}) for item in items)
+    libraries = Libraries(models, called)
+    digest = "-".join(each["digest"] for each in (data, *packs))
     return Rulebook(by_code, data["entry_points"], errors, _home(), digest, index, libraries)
 
 
@@ -231,18 +232,18 @@ def _own() -> tuple[Mapping[str, Any], tuple[Rule, ...]]:
 def _own_of(files: tuple[tuple[Path, bytes], ...]) -> tuple[Mapping[str, Any], tuple[Rule, ...]]:
     """Read graphsafe's own rules only once per process, because a process may scan many times."""
     data = json.loads(files[0][1]) if files[0][0].name == COMPILED else _compiled(files)
-    return data, tuple(map(_rule, data["rules"]))
+    return data, tuple(read(Rule, item) for item in data["rules"])
 
 
 def _own_files(folder: Path) -> list[tuple[Path, bytes]]:
     return [(path, _content(path)) for path in sorted(folder.glob("*.yaml"))]
 
 
-def _pack(pack: Path, root: Path | None) -> Mapping[str, Any]:
+def _pack(pack: Path, root: Path | None, *, may_quote: bool) -> Mapping[str, Any]:
     """Return the data of a pack, which is a file or a folder of files. Raises RulebookError.
 
-    The pack that a repository names may be a file outside of the repository's folder, for example a file with secrets,
-    or a link to such a file. So the error about a pack outside of the folder quotes nothing from the file.
+    A repository may name any file as a pack, for example one with the secrets of its CI, or a link to such a file. So
+    the error quotes nothing from the file unless `may_quote`, and about a pack outside of `root` it says nothing more.
     """
     try:
         found = sorted(path for path in pack.iterdir() if path.suffix in (".yaml", ".yml")) if pack.is_dir() else [pack]
@@ -252,19 +253,11 @@ def _pack(pack: Path, root: Path | None) -> Mapping[str, Any]:
         raise RulebookError(f"{pack}: no .yaml file in this folder")
     try:
         return _compiled([(path, _content(path)) for path in found])
-    except RulebookError:
-        if root is None or not any(leads_out(path, root) for path in found):
-            raise
-        raise RulebookError(f"{pack}: points outside the project, and holds no rules that graphsafe can read") from None
-
-
-def _quoting_nothing(pack: Path, root: Path) -> Mapping[str, Any]:
-    """Return the data of a pack. If this fails, the error quotes nothing from the file: a repository may name any file
-    as a pack, for example one with the secrets of its CI."""
-    try:
-        return _pack(pack, root)
     except RulebookError as error:
-        raise RulebookError(str(error).partition(", got ")[0]) from None
+        text = str(error) if may_quote else str(error).partition(", got ")[0]
+        if root is not None and any(leads_out(path, root) for path in found):
+            text = f"{pack}: points outside the project, and holds no rules that graphsafe can read"
+        raise RulebookError(text) from None
 
 
 def _content(path: Path) -> bytes:
@@ -320,19 +313,6 @@ def _compile(files: Sequence[tuple[Path, bytes]]) -> dict[str, Any]:
     return data
 
 
-_PARTS = {"matches": Match, "bad": Case, "good": Case, "evidence": Evidence}
-
-
-def _rule(item: Mapping[str, Any]) -> Rule:
-    parts = {key: tuple(kind(**_tuples(one)) for one in item.get(key, ())) for key, kind in _PARTS.items()}
-    around = AroundGraphs(**item["around_graphs"]) if "around_graphs" in item else None
-    return Rule(**{**_tuples(item), **parts, "around_graphs": around})
-
-
-def _tuples(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn lists into tuples, which JSON does not have."""
-    return {key: _tuple(value) for key, value in item.items()}
-
-
 def _tuple(value: Any) -> Any:
+    """Turn lists into tuples, which JSON does not have."""
     return tuple(map(_tuple, value)) if isinstance(value, list) else value

@@ -87,9 +87,9 @@ def rule_page(rule: Rule, rulebook: Rulebook) -> str:
         text = _filled(f"{around.why} What to do: {around.fix}.")
         parts.append(f"## In host code around graphs: a warning\n\n{text}")
     if rule.bad:
-        parts.append(f"## Found\n\n{_shown(rule.bad[0], rule)}")
+        parts.append(f"## Found\n\n{_shown(rule.bad[0])}")
     if rule.good:
-        parts.append(f"## Not found\n\n{_shown(rule.good[0], rule)}")
+        parts.append(f"## Not found\n\n{_shown(rule.good[0])}")
     if rule.error_text:
         # An error's text stays on one line, so that a search for it finds the page.
         parts.append("## What you would see\n\n" + "\n".join(f"- `{text}`" for text in rule.error_text))
@@ -137,7 +137,7 @@ def _words(text: str) -> str:
     return " ".join("n" if word.isdigit() else word for word in re.findall(r"\w+", text.lower()))
 
 
-def _shown(case: Case, rule: Rule) -> str:
+def _shown(case: Case) -> str:
     code = re.sub(r"# expect: ", "# ", case.code).strip("\n")
     return f"{case.title[:1].upper()}{case.title[1:]}:\n\n```python\n{code}\n```"
 

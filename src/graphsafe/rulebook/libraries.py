@@ -5,8 +5,8 @@ The models are data of the rulebook.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal
 
@@ -30,28 +30,20 @@ class LibraryModel:
     returns: Returns = "unknown"
 
 
-@dataclass(frozen=True)
 class Libraries:
     """All models of libraries, searched by dotted name."""
 
-    models: tuple[LibraryModel, ...] = ()
-    called: tuple[str, ...] = ()
-    "The patterns of calls that rules match directly."
-    _by_last: Mapping[str, list[tuple[str, LibraryModel]]] = field(default_factory=dict, repr=False)
-    """Last part of a pattern -> the pattern and its model. If the last part has wildcards, the key is ""."""
-
-    _found: dict[str, LibraryModel | None] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _matched: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    @staticmethod
-    def of(models: Iterable[LibraryModel], called: Iterable[str] = ()) -> Libraries:
-        table: dict[str, list[tuple[str, LibraryModel]]] = {}
-        entries = tuple(models)
-        for model in entries:
+    def __init__(self, models: Iterable[LibraryModel], called: Iterable[str]) -> None:
+        self.called = tuple(called)
+        "The patterns of calls that rules match directly."
+        self._by_last: dict[str, list[tuple[str, LibraryModel]]] = {}
+        """Last part of a pattern -> the pattern and its model. If the last part has wildcards, the key is ""."""
+        for model in models:
             for name in model.names:
                 last = name.rpartition(".")[2]
-                table.setdefault("" if set(last) & set("*?[") else last, []).append((name, model))
-        return Libraries(entries, tuple(called), table)
+                self._by_last.setdefault("" if set(last) & set("*?[") else last, []).append((name, model))
+        self._found: dict[str, LibraryModel | None] = {}
+        self._matched: dict[str, tuple[str, ...]] = {}
 
     def find(self, name: str) -> LibraryModel | None:
         """Return the model of a dotted name, or None. If several entries match, return the last one."""
@@ -63,8 +55,6 @@ class Libraries:
 
     def matched(self, name: str) -> tuple[str, ...]:
         """Return the patterns of `called` that match a dotted name."""
-        if not self.called:
-            return ()
         if name not in self._matched:
             self._matched[name] = tuple(pattern for pattern in self.called if _stands_for(pattern, name))
         return self._matched[name]

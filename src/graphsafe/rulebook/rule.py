@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphsafe.report.model import LEVELS, Confidence, Finding, Level, Location
-from graphsafe.rulebook.vocabulary import EventKind, FixName
+from graphsafe.rulebook.vocabulary import EventKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,8 @@ class Rule:
     see_also: tuple[str, ...] = ()
     instead_of: tuple[str, ...] = ()
     "More general rules. If this rule has a finding on a line, the findings of these rules on the line are left out."
-    fixes: tuple[FixName, ...] = ()
-    "Names in graphsafe.fixes.proposals. The first fix that suits a finding is used."
+    fixes: tuple[str, ...] = ()
+    "Names of fixes. The first fix that suits a finding is used."
     configured: Level | None = None
     "The level that the configuration gives to the rule. It replaces the rule's own level."
 

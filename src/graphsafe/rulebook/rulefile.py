@@ -16,7 +16,7 @@ from graphsafe.document import Convert, Document, list_of, word_of
 from graphsafe.errors import RequestError, nearest
 from graphsafe.report.model import CONFIDENCES, LEVELS, REGIONS
 from graphsafe.rulebook.libraries import ReturnKind, Returns
-from graphsafe.rulebook.vocabulary import FIX_NAMES, HOWS, WORDS, EventKind, FixName
+from graphsafe.rulebook.vocabulary import FIXES, HOWS, WORDS, EventKind
 
 CODE = re.compile(r"[A-Z]{2,8}\d{3}")
 MAX_DEPTH = 32
@@ -139,11 +139,16 @@ def _code(doc: Document, key: str, value: object) -> str:
     return value
 
 
-def _name(doc: Document, key: str, value: object) -> str:
-    text = doc.line(key, value)
-    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", text):
-        raise doc.error(key, f"expected small-letters-with-dashes, got {text!r}")
-    return text
+def _line_of(form: str, words: str) -> Convert:
+    """Return a check for one line that a regular expression matches. `words` describe the form."""
+
+    def check(doc: Document, key: str, value: object) -> str:
+        text = doc.line(key, value)
+        if not re.fullmatch(form, text):
+            raise doc.error(key, f"expected {words}, got {text!r}")
+        return text
+
+    return check
 
 
 def _template(doc: Document, key: str, value: object) -> str:
@@ -169,24 +174,6 @@ def _check_words(doc: Document, within: str, texts: Mapping[str, Any]) -> None:
             if word is not None and word not in WORDS:
                 hint = nearest(word, WORDS) or f"; there are {', '.join(WORDS)}"
                 raise doc.error(within + key, f"unknown placeholder {{{word}}}{hint}")
-
-
-def _fixes(doc: Document, key: str, value: object) -> tuple[FixName, ...]:
-    return tuple(doc.one_of(name, item, FIX_NAMES) for name, item in doc.items(key, value))
-
-
-def _torch(doc: Document, key: str, value: object) -> str:
-    text = doc.line(key, value)
-    if not all(re.fullmatch(r"\s*(>=|<=|==|!=|>|<)\s*\d+(\.\d+)*\s*", part) for part in text.split(",")):
-        raise doc.error(key, f'expected versions such as ">=2.6,<2.12", got {text!r}')
-    return text
-
-
-def _identifier(doc: Document, key: str, value: object) -> str:
-    text = doc.line(key, value)
-    if not text.isidentifier():
-        raise doc.error(key, f"expected the name of a function, got {text!r}")
-    return text
 
 
 def _how(doc: Document, key: str, value: object) -> tuple[str, ...]:
@@ -234,6 +221,8 @@ def _returns(doc: Document, key: str, value: object) -> Returns:
     return kind
 
 
+_VERSION = r"\s*(>=|<=|==|!=|>|<)\s*\d+(\.\d+)*\s*"
+_torch = _line_of(f"{_VERSION}(,{_VERSION})*", 'versions such as ">=2.6,<2.12"')
 _CASE: Mapping[str, Convert] = {
     "title": Document.line,
     "code": Document.text,
@@ -249,7 +238,7 @@ _EVIDENCE: Mapping[str, Convert] = {
 }
 _RULE_KEYS: Mapping[str, Convert] = {
     "code": _code,
-    "name": _name,
+    "name": _line_of(r"[a-z0-9]+(-[a-z0-9]+)*", "small-letters-with-dashes"),
     "level": word_of(LEVELS),
     "summary": Document.line,
     "what": Document.text,
@@ -259,7 +248,7 @@ _RULE_KEYS: Mapping[str, Convert] = {
     "message": _template,
     "around_graphs": _read_by({"why": Document.line, "fix": Document.line}, "why", "fix"),
     "error_text": Document.texts,
-    "checklist": Document.numbers,
+    "checklist": list_of(Document.number),
     "dynamo": Document.texts,
     "torch": _torch,
     "match": list_of(_match),
@@ -267,7 +256,7 @@ _RULE_KEYS: Mapping[str, Convert] = {
     "evidence": list_of(_read_by(_EVIDENCE, "torch", "says")),
     "see_also": list_of(_code),
     "instead_of": list_of(_code),
-    "fixes": _fixes,
+    "fixes": list_of(word_of(tuple(FIXES))),
 }
 _RULE_REQUIRED = ("code", "name", "level", "summary", "what", "why", "fix", "fix_short", "message")
 _MATCH_KEYS: Mapping[str, Convert] = {
@@ -282,7 +271,7 @@ _MATCH_KEYS: Mapping[str, Convert] = {
 _LIBRARY_KEYS: Mapping[str, Convert] = {"names": Document.texts, "waits": Document.boolean, "returns": _returns}
 _ERROR_KEYS: Mapping[str, Convert] = {
     "code": Document.number,
-    "name": _identifier,
+    "name": _line_of(r"[^\W\d]\w*", "the name of a function"),
     "texts": Document.texts,
     "torch": _torch,
     "what": Document.text,

@@ -21,7 +21,7 @@ Call        the pattern, from a rule's `call`, that the called name matches
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import Literal
 
 EventKind = Literal[
     "HostRead", "Branch", "Extent", "Transfer", "Store", "Alloc", "Rng", "StreamOp", "AttrWrite", "Call"
@@ -57,16 +57,16 @@ WORDS: Mapping[str, str] = {
     "codes": "for AttrWrite declared: the rules that contradict a declaration",
 }
 "Placeholder in a message -> the description of the word that replaces it."
-FixName = Literal[
-    "capturable",
-    "fill-element",
-    "full",
-    "hoist-literal",
-    "in-place",
-    "non-blocking",
-    "nonzero-static",
-    "num-classes",
-    "output-size",
-    "without-check",
-]
-FIX_NAMES: tuple[FixName, ...] = get_args(FixName)
+FIXES: Mapping[str, str] = {
+    "capturable": "optimizer.capturable",
+    "fill-element": "scalar_store.fill",
+    "full": "scalar_literal.full",
+    "hoist-literal": "literal_buffer.hoist",
+    "in-place": "in_place.update",
+    "non-blocking": "pinned_copy.non_blocking",
+    "nonzero-static": "known_sizes.nonzero",
+    "num-classes": "known_sizes.classes",
+    "output-size": "known_sizes.repeats",
+    "without-check": "linear_algebra.without_check",
+}
+"Name of a fix -> the module of graphsafe.fixes and the function in it that makes the fix."

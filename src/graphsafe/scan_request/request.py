@@ -17,17 +17,48 @@ from typing import TYPE_CHECKING
 from graphsafe.config import Config, config_over, has_own_config
 from graphsafe.errors import RequestError
 from graphsafe.files import from_here, saved, with_real_folder
-from graphsafe.scan_request.settings import Asked, Setting
 
 if TYPE_CHECKING:
     from graphsafe.baseline.matching import Scope
     from graphsafe.git.changed_lines import Changes
-    from graphsafe.report.model import Confidence, Finding, Report
+    from graphsafe.report.model import Confidence, Finding, Level, Region, Report
     from graphsafe.report.source import Lines
     from graphsafe.rulebook.book import Rulebook
 
 Buffers = Mapping[Path, bytes]
 "Absolute path -> unsaved content of the file in an editor."
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Options of the command line. An option that was not given is empty or None."""
+
+    select: tuple[str, ...] = ()
+    extend_select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    fail_level: Level | None = None
+    region: Region | None = None
+
+    def over(self, config: Config, rulebook: Rulebook) -> Config:
+        """Return the configuration, changed by these options.
+
+        `select` replaces the selected and ignored codes, and the other options add to the configuration. Raises
+        RulebookError for an unknown code.
+        """
+        config = replace(
+            config,
+            exclude=config.exclude + self.exclude,
+            fail_level=self.fail_level or config.fail_level,
+            region=self.region or config.region,
+        )
+        if self.select or self.extend_select:
+            chosen = rulebook.codes(self.select, "--select")
+            chosen = chosen or rulebook.selected(config.select, config.ignore, config.place)
+            chosen |= rulebook.codes(self.extend_select, "--extend-select")
+            config = replace(config, select=tuple(sorted(chosen)), ignore=())
+        rulebook.codes(self.ignore, "--ignore")
+        return replace(config, ignore=config.ignore + self.ignore)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +97,6 @@ class Part:
         from graphsafe.report.model import failing
 
         return failing(report, self.config.fail_level)
-
-    def settings(self, request: ScanRequest) -> Iterator[Setting]:
-        """Return the settings that apply to this part, and where they come from."""
-        from graphsafe.scan_request.settings import settings
-
-        return settings(self.configured, self.config, request.asked, self.rulebook, self.baseline, self.cache)
 
     def holds(self, finding: Finding) -> bool:
         path = os.path.abspath(finding.location.path)
@@ -235,13 +260,10 @@ def joined(reports: Sequence[Report]) -> Report:
 
 def source_over(buffers: Buffers) -> Lines:
     """Return a function that reads the lines of a file, from the editor's unsaved content if there is any."""
-    from functools import lru_cache
+    from graphsafe.report.source import file_lines, lines_in
 
-    from graphsafe.report.source import lines_in, read_lines
-
-    saved = lru_cache(maxsize=256)(read_lines)
     held = {os.path.abspath(path): lines_in(data) for path, data in buffers.items()}
-    return lambda path: held[at] if (at := os.path.abspath(path)) in held else saved(path)
+    return lambda path: held[at] if (at := os.path.abspath(path)) in held else file_lines(path)
 
 
 def refusal_of(path: Path) -> str | None:

@@ -3,80 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from pathlib import Path
 
 from graphsafe.config import Config
 from graphsafe.files import from_here
-from graphsafe.report.model import Level, Region
-from graphsafe.rulebook.book import Rulebook
 from graphsafe.scan.linting.selection import Selection
+from graphsafe.scan_request.request import Part, ScanRequest
 
 _COMMAND_LINE = "command line"
+Setting = tuple[str, str, str]
+"The name of a setting, its value, and where the value comes from."
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """Options of the command line. An option that was not given is empty or None."""
-
-    select: tuple[str, ...] = ()
-    extend_select: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    fail_level: Level | None = None
-    region: Region | None = None
-
-    def over(self, config: Config, rulebook: Rulebook) -> Config:
-        """Return the configuration, changed by these options.
-
-        `select` replaces the selected and ignored codes, and the other options add to the configuration. Raises
-        RulebookError for an unknown code.
-        """
-        config = replace(
-            config,
-            exclude=config.exclude + self.exclude,
-            fail_level=self.fail_level or config.fail_level,
-            region=self.region or config.region,
-        )
-        if self.select or self.extend_select:
-            chosen = rulebook.codes(self.select, "--select")
-            chosen = chosen or rulebook.selected(config.select, config.ignore, config.place)
-            chosen |= rulebook.codes(self.extend_select, "--extend-select")
-            config = replace(config, select=tuple(sorted(chosen)), ignore=())
-        rulebook.codes(self.ignore, "--ignore")
-        return replace(config, ignore=config.ignore + self.ignore)
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    name: str
-    value: str
-    origin: str
-
-
-def settings(
-    configured: Config, config: Config, asked: Asked, rulebook: Rulebook, baseline: Path, cache: Path | None
-) -> Iterator[Setting]:
-    """Yield the settings by name. `configured` is the configuration without the options of the command line."""
+def settings(part: Part, request: ScanRequest) -> Iterator[Setting]:
+    """Yield the settings that apply to a part of a request."""
+    configured, config, asked, rulebook = part.configured, part.config, request.asked, part.rulebook
+    baseline, cache = part.baseline, part.cache
     source = from_here(str(configured.source)) if configured.source else None
     where = "the folder of the configuration" if source else "the nearest folder that looks like a project"
-    yield Setting("project root", str(config.root), where)
-    yield Setting("configuration", source or "none", "the nearest file at or above the paths")
-    yield Setting("baseline", from_here(str(baseline)), "in use" if baseline.exists() else "not found")
-    yield Setting("cache", from_here(str(cache)) if cache else "none", "in use" if cache else "not kept")
+    yield "project root", str(config.root), where
+    yield "configuration", source or "none", "the nearest file at or above the paths"
+    yield "baseline", from_here(str(baseline)), "in use" if baseline.exists() else "not found"
+    yield "cache", from_here(str(cache)) if cache else "none", "in use" if cache else "not kept"
     codes = Selection.of(config, rulebook).codes
     left_out = sorted(set(rulebook.rules) - codes)
     said = [_COMMAND_LINE] * bool(asked.select or asked.extend_select or asked.ignore)
     said += [source or ""] * (not asked.select and not {"select", "ignore"}.isdisjoint(configured.keys))
-    yield Setting("rules", f"{len(codes)} of {len(rulebook.rules)}", " and ".join(said) or "default")
+    yield "rules", f"{len(codes)} of {len(rulebook.rules)}", " and ".join(said) or "default"
     if left_out:
         few = len(codes) <= len(left_out)
         listed = ", ".join(sorted(codes) if few else left_out) or "none"
-        yield Setting("  only" if few else "  all but", listed, " and ".join(said))
+        yield "  only" if few else "  all but", listed, " and ".join(said)
     levels = ", ".join(f"{code} {level}" for code, level in configured.levels.items())
-    yield Setting("levels", levels or "the rulebook's", _origin("levels", configured))
-    yield Setting("fail-level", config.fail_level, _origin("fail-level", configured, bool(asked.fail_level)))
-    yield Setting("region", config.region or "all", _origin("region", configured, bool(asked.region)))
+    yield "levels", levels or "the rulebook's", _origin("levels", configured)
+    yield "fail-level", config.fail_level, _origin("fail-level", configured, bool(asked.fail_level))
+    yield "region", config.region or "all", _origin("region", configured, bool(asked.region))
     hot = [
         f"{each.where}:{each.function}{' (compiled)' * each.compiled}{' (step)' * (each.region == 'step')}"
         for each in config.hot_paths
@@ -93,7 +53,7 @@ def settings(
     }
     for key, values in rows.items():
         origin = (" and ".join(excluded) or "default") if key == "exclude" else _origin(key, configured)
-        yield Setting("rule packs" if key == "rules" else key, ", ".join(values) or "none", origin)
+        yield "rule packs" if key == "rules" else key, ", ".join(values) or "none", origin
 
 
 def _origin(key: str, configured: Config, is_asked: bool = False) -> str:

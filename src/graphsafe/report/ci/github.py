@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from graphsafe.report.fresh_buffers import folded
 from graphsafe.report.model import LEVELS, Finding, Level, Report, Verdict, title_of, unsuppressed
-from graphsafe.report.no_line import Unplaced, totals, unplaced
+from graphsafe.report.no_line import totals, unplaced
 from graphsafe.report.text import count, printable
 
 _COMMANDS: Mapping[Level, str] = {"error": "error", "warning": "warning", "note": "notice"}
@@ -32,7 +32,11 @@ def render_github(reports: Sequence[Report]) -> str:
     lines: list[str] = []
     for report in reports:
         lines += [_annotation(finding) for finding in folded(unsuppressed(report))]
-        lines += [_unplaced(one) for one in unplaced(report.limits) if one.level != "note"]
+        lines += [
+            f"::{_COMMANDS[one.level]} title={_property(f'{one.code} {one.rule}')}::{_data(one.text)}"
+            for one in unplaced(report.limits)
+            if one.level != "note"
+        ]
         if report.verdict is not None:
             lines.append(
                 f"::{_VERDICT_COMMANDS[report.verdict]} title=graphsafe capture::{_data(verdict_text(report))}"
@@ -76,10 +80,6 @@ def _annotation(finding: Finding) -> str:
     text = "\n".join(filter(None, (finding.message, finding.why, finding.fix and f"Fix: {finding.fix}")))
     said = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
     return f"::{_COMMANDS[finding.level]} {said}::{_data(text)}"
-
-
-def _unplaced(one: Unplaced) -> str:
-    return f"::{_COMMANDS[one.level]} title={_property(f'{one.code} {one.rule}')}::{_data(one.text)}"
 
 
 def _data(text: str) -> str:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
 from graphsafe.report.json_form import escaped
 from graphsafe.report.model import Edit, Finding, Location, Report, in_order, is_in_baseline, with_fix
 from graphsafe.report.no_line import unplaced
-from graphsafe.report.rule_text import RuleTexts
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LINK = re.compile(r"\[([^\[\]]*)\](?=\()")
 """Matches brackets before a parenthesis, as in `table[key](x)`. They would be a link in SARIF's plain text."""
 _HALF = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 """Matches a lone surrogate that stands for no byte of a file name."""
+RuleTexts = Mapping[str, Any]
+"Code -> its rule, a `Rule` of graphsafe.rulebook.rule, a package that uses this one."
 _ROOT = "%SRCROOT%"
 _ABOUT = "https://docs.pytorch.org/docs/stable/notes/cuda.html#constraints"
 """PyTorch's page on CUDA graphs and their constraints. graphsafe describes each rule in the rule's `help`."""

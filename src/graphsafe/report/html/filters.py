@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from graphsafe.report.html.words import escaped_text
 from graphsafe.report.model import LEVELS, REGIONS, Finding
@@ -18,21 +17,14 @@ _LEAST = 2
 "Filters are shown if there are at least this many findings."
 
 
-@dataclass(frozen=True, slots=True)
-class _Property:
-    name: str
-    letter: str
-    "The prefix of the filter's CSS classes."
-    of: Callable[[Finding], str]
-
-
 _FILE = "file"
-_PROPERTIES = (
-    _Property("level", "l", lambda finding: finding.level),
-    _Property("code", "c", lambda finding: finding.code),
-    _Property("region", "r", lambda finding: finding.region or "not known"),
-    _Property(_FILE, "f", lambda finding: finding.location.path),
-)
+_PROPERTIES: Mapping[str, Callable[[Finding], str]] = {
+    "level": lambda finding: finding.level,
+    "code": lambda finding: finding.code,
+    "region": lambda finding: finding.region or "not known",
+    _FILE: lambda finding: finding.location.path,
+}
+"Name of a filter, whose CSS classes begin with the first letter of this name -> the property of a finding."
 
 
 class Filters:
@@ -40,17 +32,17 @@ class Filters:
 
     def __init__(self, findings: Sequence[Finding]) -> None:
         self._classes: Mapping[str, Mapping[str, str]] = {
-            each.name: {
-                value: f"{each.letter}{number}"
-                for number, value in enumerate(_ordered({each.of(finding) for finding in findings}))
+            name: {
+                value: f"{name[0]}{number}"
+                for number, value in enumerate(_ordered({value_of(finding) for finding in findings}))
             }
-            for each in _PROPERTIES
+            for name, value_of in _PROPERTIES.items()
         }
 
     def classes(self, *findings: Finding) -> str:
         """Return the CSS classes of an element that contains these findings, without the classes of their files."""
-        of = [each for each in _PROPERTIES if each.name != _FILE]
-        return " ".join(sorted({self._classes[each.name][each.of(finding)] for each in of for finding in findings}))
+        of = [name for name in _PROPERTIES if name != _FILE]
+        return " ".join(sorted({self._classes[name][_PROPERTIES[name](one)] for name in of for one in findings}))
 
     def of_file(self, path: str) -> str:
         """Return the CSS class of an element that contains the findings of a file."""
@@ -62,15 +54,15 @@ class Filters:
             return ""
         return f'<form class="filters">{"".join(self._box(each, findings) for each in _PROPERTIES)}</form>'
 
-    def _box(self, of: _Property, findings: Sequence[Finding]) -> str:
-        counts = Counter(of.of(finding) for finding in findings)
+    def _box(self, name: str, findings: Sequence[Finding]) -> str:
+        counts = Counter(map(_PROPERTIES[name], findings))
         if len(counts) < _LEAST:
             return ""
         options = "".join(
-            f'<option class="{self._classes[of.name][value]}">{escaped_text(value)} ({counts[value]})</option>'
+            f'<option class="{self._classes[name][value]}">{escaped_text(value)} ({counts[value]})</option>'
             for value in _ordered(counts)
         )
-        return f"<label>{of.name} <select><option>any {of.name}</option>{options}</select></label>"
+        return f"<label>{name} <select><option>any {name}</option>{options}</select></label>"
 
     def rules(self) -> str:
         """Return the style rules that hide the findings which were not chosen."""

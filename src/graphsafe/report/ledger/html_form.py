@@ -36,7 +36,7 @@ def _sizes(finding: Finding) -> str:
     """Return the sizes of a step that ran without a graph, as bars beside the captured sizes."""
     data = finding.data
     head = f"{place_text(finding.location)} ran {count(data['steps'], 'step')} without a graph; by size:"
-    bars = table([[str(row.size), escaped_text(row.bar), escaped_text(row.text)] for row in traffic.rows(data)])
+    bars = table([[str(size), escaped_text(bar), escaped_text(text)] for size, bar, text in traffic.rows(data)])
     more = traffic.left_out(data)
     rest = [f"And {count(more, 'more size')}."] if more else []
     rest.append(traffic.advice(data.get("cover"), data.get("waste")))

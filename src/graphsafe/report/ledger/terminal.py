@@ -111,8 +111,8 @@ def _sizes(finding: Finding, sheet: Sheet) -> Iterator[str]:
     """Yield the sizes of a step that ran without a graph, as bars beside the captured sizes."""
     data = finding.data
     yield f"  {_place(finding.location)} ran {count(data['steps'], 'step')} without a graph; by size:"
-    for row in traffic.rows(data):
-        yield f"    {row.size:>8} {row.bar:<{traffic.LONGEST}} {row.text}"
+    for size, bar, text in traffic.rows(data):
+        yield f"    {size:>8} {bar:<{traffic.LONGEST}} {text}"
     more = traffic.left_out(data)
     if more:
         yield f"    and {count(more, 'more size')}"

@@ -4,7 +4,6 @@ GS616."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from graphsafe.report.ledger.model import Ledger, Process
@@ -16,20 +15,14 @@ _MOST = 24
 "At most this many rows are shown: the sizes that ran most often."
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    size: int
-    bar: str
-    text: str
-
-
 def silent(ledger: Ledger, process: Process) -> list[Finding]:
     """Return the findings about steps of a process that ran without a graph."""
     return [one for one in ledger.findings if one.code == "GS616" and one.data.get("process") == process.name]
 
 
-def rows(data: Mapping[str, Any]) -> list[Row]:
-    """Return a row for each size, the smallest first. The length of a bar shows how often the size ran."""
+def rows(data: Mapping[str, Any]) -> list[tuple[int, str, str]]:
+    """Return a row for each size, the smallest first: the size, a bar whose length shows how often the size ran, and
+    this in words."""
     eager = {int(size): int(times) for size, times in data["sizes"].items()}
     replays = {int(size): int(times) for size, times in data.get("replays", {}).items()}
     times = {**dict.fromkeys(data["captured_sizes"], 0), **replays, **eager}
@@ -40,7 +33,7 @@ def rows(data: Mapping[str, Any]) -> list[Row]:
         known = f"captured, {count(replays.get(size, 0), 'replay')}" if replays else "captured"
         without = f"no graph, {count(eager.get(size, 0), 'step')}"
         here = [known] * (size in data["captured_sizes"]) + [without] * (size in eager)
-        found.append(Row(size, "#" * -(-LONGEST * times[size] // max(most, 1)), "; ".join(here)))
+        found.append((size, "#" * -(-LONGEST * times[size] // max(most, 1)), "; ".join(here)))
     return found
 
 
