@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from graphsafe.capture.answers.build import Built
+from graphsafe.capture.answers.events import Diagnosis
 from graphsafe.capture.answers.probes import (
     ComparedRounds,
-    Diagnosed,
     EscapedWork,
     FiredEvents,
     Given,
@@ -19,7 +19,6 @@ from graphsafe.capture.answers.probes import (
     OwnGraphs,
     Ran,
     Reference,
-    Refused,
     StateWrites,
     Watched,
 )
@@ -250,9 +249,9 @@ class _Writer:
             without = WITHOUT_COMPILED if own.compiled else WITHOUT_GRAPHS
             self.add("GS607", replays or self._entry, expr=OWN_GRAPHS, data=says, repair=without)
             return
-        diagnosis = self._answers[Diagnosed].diagnosis
+        diagnosis = self._answers.get(Diagnosis)
         message = "" if error is None else error.message
-        event = diagnosis.event if diagnosis is not None else self._answers[Refused].event
+        event = None if diagnosis is None else diagnosis.event
         cause = None if diagnosis is None else CODE_OF_CAUSE.get(diagnosis.cause)
         listed = code_of_text(message, self._book)
         code, frames, span = listed or "GS607", self._entry, None if error is None else error.span
@@ -285,7 +284,7 @@ class _Writer:
     def escaped(self) -> None:
         for event in self._answers[EscapedWork].operations:
             self.add("GS604", event.frames, event.span)
-        diagnosis = self._answers[Diagnosed].diagnosis
+        diagnosis = self._answers.get(Diagnosis)
         if diagnosis is not None and diagnosis.cause in CODE_OF_CAUSE and self._probes.capture.status == "pass":
             self.add(CODE_OF_CAUSE[diagnosis.cause], diagnosis.event.frames, diagnosis.event.span)
 

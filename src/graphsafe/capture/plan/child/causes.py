@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from graphsafe.capture.answers.events import StepEvent
-from graphsafe.capture.answers.probes import Diagnosed, EscapedWork, Ran, Reference, Refused, Watched
+from graphsafe.capture.answers.events import Diagnosis, StepEvent
+from graphsafe.capture.answers.probes import EscapedWork, Ran, Reference, Watched
 from graphsafe.capture.child.own_graphs.plain import Mark
 from graphsafe.capture.plan.shared.regions import function_of, functions_in
 from graphsafe.capture.shared.answers import Answers
@@ -157,12 +157,11 @@ def _changed(answers: Answers) -> tuple[Change, ...]:
 
 
 def _failure(answers: Answers, ops: OpTable) -> Iterator[Cause]:
-    error, diagnosis = answers[Capture].first_error, answers[Diagnosed].diagnosis
-    event = diagnosis.event if diagnosis is not None else answers[Refused].event
-    if event is not None and event.frames:
-        code = None if diagnosis is None else CODE_OF_CAUSE.get(diagnosis.cause)
+    error, diagnosis = answers[Capture].first_error, answers.get(Diagnosis)
+    if diagnosis is not None and diagnosis.event.frames:
+        event = diagnosis.event
         reason = event.op if error is None else error.message or event.op
-        code = code or code_of(event, ops) or "GS607"
+        code = CODE_OF_CAUSE.get(diagnosis.cause) or code_of(event, ops) or "GS607"
         yield Cause(code, reason, event.frames, span=event.span, asked=_asks(event))
     elif error is not None and error.frames:
         yield Cause("GS607", error.message, error.frames)
