@@ -13,7 +13,7 @@ from graphsafe.capture.shared.places import at_line, chain, line_text, location,
 from graphsafe.files import from_here
 from graphsafe.optable.entries import version_matches
 from graphsafe.report.kernel_names import readable
-from graphsafe.report.model import LEVELS, CallSite, Finding, Level, Limit, Region, Source, most_severe
+from graphsafe.report.model import LEVELS, CallSite, Finding, Level, Limit, Region, Source, Span, most_severe
 from graphsafe.report.no_line import without_line
 from graphsafe.report.probes.horizon import Departure
 from graphsafe.report.probes.order import Race
@@ -149,7 +149,7 @@ class FindingTable:
         self,
         code: str,
         frames: Sequence[CallSite],
-        span: Sequence[int] | None = None,
+        span: Span | None = None,
         *,
         level: Level | None = None,
         expr: str | None = None,

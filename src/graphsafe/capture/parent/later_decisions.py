@@ -8,7 +8,7 @@ from typing import Any
 
 from graphsafe.capture.answers.probes import HostCall
 from graphsafe.capture.parent.finding_table import Key
-from graphsafe.capture.shared.memory_names import path_of
+from graphsafe.capture.shared.places import path_of
 from graphsafe.files import from_here
 from graphsafe.report.model import CallSite, Finding, Span
 from graphsafe.report.probes.horizon import Departure
