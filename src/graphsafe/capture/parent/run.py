@@ -7,15 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from graphsafe.capture.answers.build import (
-    Built,
-    Constructed,
-    DeviceMemory,
-    Ended,
-    Limits,
-    TargetFailure,
-    Varied,
-)
+from graphsafe.capture.answers.build import Built, Constructed, DeviceMemory, Ended, Limits, TargetFailure, Varied
 from graphsafe.capture.answers.probes import ComparedRounds, LongRun, Marks, OwnGraphs, Ran, Reference, StepMemory
 from graphsafe.capture.parent.growth import with_long_run
 from graphsafe.capture.parent.jobs import broken_by, fits, job_of, not_built, until_nothing_is_learned
@@ -23,6 +15,8 @@ from graphsafe.capture.parent.limits import limits_of
 from graphsafe.capture.parent.probes import (
     DeviceAnswers,
     capture_of,
+    confirmed,
+    may_be_chance,
     measured,
     memory_of,
     replay_of,
@@ -35,7 +29,6 @@ from graphsafe.capture.parent.probes import (
 )
 from graphsafe.capture.parent.ranks.divergence import divergence_text
 from graphsafe.capture.parent.ranks.rank import Rank
-from graphsafe.capture.parent.second_capture import confirmed, may_be_chance
 from graphsafe.capture.parent.supervision.child_process import Child
 from graphsafe.capture.parent.supervision.device_use import ran_out_of_memory
 from graphsafe.capture.parent.supervision.supervisor import Supervisor, key_of
