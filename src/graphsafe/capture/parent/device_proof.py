@@ -145,6 +145,6 @@ class DeviceProof:
 def _timed(seen: DeviceAnswers, run: Run, seconds: float) -> DeviceAnswers:
     """Add the times of the run and of its children. If the children did not share imports, also add the reason."""
     timing = replace(
-        seen.probes.timing, seconds=round(seconds, 2), children=run.seconds, spent=run.spent, not_shared=run.not_shared
+        seen.probes.timing, seconds=round(seconds, 2), children=run.seconds, spent=run.spent, not_shared=run.supervisor.not_shared
     )
     return replace(seen, probes=replace(seen.probes, timing=timing))

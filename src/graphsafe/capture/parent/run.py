@@ -31,7 +31,7 @@ from graphsafe.capture.parent.ranks.divergence import divergence_text
 from graphsafe.capture.parent.ranks.rank import Rank
 from graphsafe.capture.parent.supervision.child_process import Child
 from graphsafe.capture.parent.supervision.device_use import ran_out_of_memory
-from graphsafe.capture.parent.supervision.supervisor import Supervisor, key_of
+from graphsafe.capture.parent.supervision.supervisor import Supervisor
 from graphsafe.capture.plan.parent.planning import Planning, compiled_text, of_plain_step
 from graphsafe.capture.request import BAD_REQUEST, INTERNAL, CaptureRequest
 from graphsafe.capture.shared.answers import Answers
@@ -86,11 +86,6 @@ class Run:
     @property
     def source(self) -> Source:
         return "simulate" if self.device.startswith("sim") else "capture"
-
-    @property
-    def not_shared(self) -> str | None:
-        """The reason why children did not share imports, or None."""
-        return self.supervisor.not_shared.get(key_of(self._job("build")))
 
     def prove(self) -> DeviceAnswers:
         if self.request.shapes:
