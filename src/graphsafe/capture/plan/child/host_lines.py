@@ -3,7 +3,6 @@ state is compared after every line."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import Any
@@ -13,6 +12,7 @@ from graphsafe.capture.child.state import held_at, reachable_state
 from graphsafe.capture.plan.child.values import flat
 from graphsafe.capture.shared.frames import is_user_file, user_frames
 from graphsafe.capture.shared.places import is_within
+from graphsafe.capture.shared.replaced import tracing
 from graphsafe.report.model import CallSite
 
 
@@ -33,12 +33,8 @@ def lines_that_change(session: Session, paths: Sequence[str]) -> Mapping[str, li
     reach = reachable_state(session.subject)
     held = {path: reach.owners[path] for path in paths if path in reach.owners}
     watch = _Lines(held)
-    previous = sys.gettrace()
-    sys.settrace(watch.call)
-    try:
+    with tracing(watch.call):
         session.step()
-    finally:
-        sys.settrace(previous)
     return watch.found
 
 
