@@ -212,7 +212,8 @@ def _record(session: Session, channel: Channel, search: Search, start: Snapshot)
     reason = f"a segment cannot be captured: {recording.message}"
     frames, span = recording.frames, recording.span
     span = search.split.part(frames[-1], span) if frames else None
-    channel.send(SegmentFailure(recording.message, search.split.original(frames), span), Planned().because(reason))
+    failure = SegmentFailure(recording.message, frames=search.split.original(frames), span=span)
+    channel.send(failure, Planned().because(reason))
     return None
 
 
