@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from graphsafe.capture.answers.build import Built, Constructed, DeviceMemory, Ended, Limits, TargetFailure, Varied
 from graphsafe.capture.answers.probes import ComparedRounds, LongRun, Marks, OwnGraphs, Ran, Reference, StepMemory
 from graphsafe.capture.parent.growth import with_long_run
-from graphsafe.capture.parent.jobs import broken_by, fits, job_of, not_built, until_nothing_is_learned
+from graphsafe.capture.parent.jobs import broken_by, fits, job_of, not_built
 from graphsafe.capture.parent.limits import limits_of
 from graphsafe.capture.parent.probes import (
     DeviceAnswers,
@@ -157,12 +157,15 @@ class Run:
             self.limits.append(Limit("rank", f"{child.name} {self._where}", line))
 
     def _build(self) -> bool:
-        """Run the build child. Return whether the proof can go on."""
-
-        def run(unvaried: Sequence[str]) -> Child:
-            return self.supervisor.run(self._job("build", tuple(unvaried)))
-
-        child = until_nothing_is_learned(_MOST_BUILDS, run, lambda child: self.rank.first(broken_by(child)))
+        """Run the build child, again if new values of an input broke its process. Return whether the proof can go
+        on."""
+        unvaried: tuple[str, ...] = ()
+        for _ in range(_MOST_BUILDS):
+            child = self.supervisor.run(self._job("build", unvaried))
+            broken = self.rank.first(broken_by(child))
+            if broken is None:
+                break
+            unvaried += (broken,)
         self._ended(child)
         return self.rank.all(self._built(child))
 

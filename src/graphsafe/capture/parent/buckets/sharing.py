@@ -11,7 +11,7 @@ from typing import Any
 
 from graphsafe.capture.answers.pool import CapturedBuckets, Capturing, FailedBucket, Mixed, Padding, Together
 from graphsafe.capture.parent.finding_table import finding_at
-from graphsafe.capture.parent.jobs import job_of, until_nothing_is_learned
+from graphsafe.capture.parent.jobs import job_of
 from graphsafe.capture.parent.probes import reported
 from graphsafe.capture.parent.ranks.rank import Rank
 from graphsafe.capture.parent.supervision.child_process import Child
@@ -47,11 +47,11 @@ class Sharing:
     def run(self, candidates: Sequence[PoolMember]) -> None:
         """Capture two or more candidates together. If a bucket ends the child, try again without that bucket."""
         ordered = sorted(candidates, key=lambda one: (_size(one.axes), one.alone_bytes or 0), reverse=True)
-
-        def capture(without: Sequence[Axes]) -> Axes | None:
+        without: list[Axes] = []
+        for _ in range(_MOST_TRIES):
             left = [one for one in ordered if one.axes not in without]
             if len(left) < 2:
-                return None
+                return
             place = self.folder / f"pool-{len(without)}"
             place.mkdir(parents=True)
             ranks = self.rank.job_fields(place.name)
@@ -59,9 +59,10 @@ class Sharing:
             child = self.supervisor.run(job)
             ended = self._ended_by(child)
             self.pool = self._pool(child, left)
-            return self.rank.first(ended)
-
-        until_nothing_is_learned(_MOST_TRIES, capture, lambda ended: ended)
+            ended = self.rank.first(ended)
+            if ended is None:
+                return
+            without.append(ended)
 
     def _ended_by(self, child: Child) -> Axes | None:
         """Return the bucket that could not be built, stepped or captured together with the others, or None."""
