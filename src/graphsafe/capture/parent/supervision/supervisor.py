@@ -221,7 +221,7 @@ class Supervisor:
     def _import_once(self, child: Child) -> None:
         """Import the target's module for all children, within the build child's time limit."""
         deadline = child.started + self.timeout
-        found = self._shared.with_file(child.job, self._check, lambda server: self._becomes_ready(server, deadline))
+        found = self._shared.with_file(child.job, deadline, self._check)
         if isinstance(found, Server):
             self._adopt(found, deadline)
         elif found is not None:
@@ -241,18 +241,12 @@ class Supervisor:
 
     def _adopt(self, server: Server, deadline: float) -> None:
         """Fork from this server once it is ready. If this server cannot be used, keep the previous one."""
-        if self._becomes_ready(server, deadline):
+        if server.becomes_ready(deadline, self._check):
             self._servers.append(server)
             self._source = server
         else:
             self.not_shared = server.refused or "the import did not finish"
             server.close()
-
-    def _becomes_ready(self, server: Server, deadline: float) -> bool:
-        while not (server.ready or server.gone) and time.monotonic() < deadline:
-            self._check()
-            server.messages(_POLL)
-        return server.ready
 
     def _may_be_due_to_forking(self, child: Child) -> bool:
         """Return whether a build child may have failed because of shared imports. If so, the next build child makes its
