@@ -3,11 +3,10 @@ their class."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
+from graphsafe.report.json_form import plain
 from graphsafe.report.reading import read
 
 Answer = TypeVar("Answer")
@@ -54,17 +53,3 @@ def written(*answers: object) -> dict[str, Any]:
 
 def _name_of(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON values. JSON has no NaN and no infinity, so these become None, which is null in a
-    report."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
-    return value

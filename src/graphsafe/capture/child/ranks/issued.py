@@ -16,11 +16,11 @@ from typing import Any
 import torch
 
 from graphsafe.capture.processes.originals import encode, write_bytes
-from graphsafe.capture.shared.answers import plain
 from graphsafe.capture.shared.collectives import FUNCTIONAL, OF_GROUPS, Call, file_of
 from graphsafe.capture.shared.frames import frames_from, is_graphsafe_file, is_user_file, user_frames
 from graphsafe.capture.shared.job import CAPTURE, Channel, Job
 from graphsafe.capture.shared.replaced import replaced
+from graphsafe.report.json_form import plain
 
 _OF_ONE_SIZE = ("all_reduce", "broadcast", "reduce")
 "Collectives whose tensors have the same number of elements in every rank."
