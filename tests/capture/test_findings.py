@@ -9,7 +9,7 @@ import pytest
 
 from graphsafe.capture.answers.build import Built
 from graphsafe.capture.answers.events import Diagnosis, StepEvent
-from graphsafe.capture.answers.probes import Diagnosed, Refused, StateWrites, Watched
+from graphsafe.capture.answers.probes import StateWrites, Watched
 from graphsafe.capture.parent.finding_table import what_departed
 from graphsafe.capture.parent.findings import findings_of
 from graphsafe.capture.parent.probes import DeviceAnswers
@@ -35,7 +35,7 @@ def test_work_on_another_stream_explains_other_memory_after_it(diagnosed: bool) 
     escaped = StepEvent("allocation", "aten::mul", (CallSite(FILE, 2, "step"),))
     answers = Answers(written(Built(CallSite(FILE, 1, "step"))))
     if diagnosed:
-        answers |= Answers(written(Diagnosed(Diagnosis("foreign-stream", escaped))))
+        answers |= Answers(written(Diagnosis("foreign-stream", escaped)))
     twin = Twin("fail", differences=(OTHER_MEMORY,))
     probes = Probes(capture=Capture("pass"), replay=Replay("fail"), twin=twin)
     findings, _ = findings_of(DeviceAnswers("cuda:0", "capture", "not-ready", probes, answers), load_rulebook())
@@ -65,7 +65,9 @@ def test_other_sizes_after_a_mask_are_explained_by_the_mask() -> None:
     extent = StepEvent("extent", "aten::index", (CallSite(FILE, 2, "step"),), data={"mask": True})
     departure = Departure(2, "further steps", "shape", "aten.sort.default", "float [45]", "float [42]", AFTER)
     horizon = Horizon("fail", steps=1, departure=departure)
-    found = _findings(Probes(capture=Capture("fail"), horizon=horizon), Watched((extent,)), Refused(extent))
+    found = _findings(
+        Probes(capture=Capture("fail"), horizon=horizon), Watched((extent,)), Diagnosis("operation", extent)
+    )
     assert [(one.code, one.location.line) for one in found] == [("GS202", 2)]
     alone = _findings(Probes(capture=Capture("pass"), horizon=horizon))
     assert [(one.code, one.location.line) for one in alone] == [("GS702", 3)]
@@ -82,7 +84,7 @@ def test_other_sizes_after_a_mask_are_explained_by_the_mask() -> None:
 )
 def test_a_call_that_waits_is_told_the_option_that_avoids_it(op: str, called: str | None, option: str) -> None:
     event = StepEvent("read" if called else "hidden-sync", op, AFTER, called=called)
-    (found,) = _findings(Probes(capture=Capture("fail")), Watched((event,)), Refused(event))
+    (found,) = _findings(Probes(capture=Capture("fail")), Watched((event,)), Diagnosis("operation", event))
     assert (found.code, option in found.fix) == ("GS106", True)
 
 

@@ -59,7 +59,7 @@ def test_a_module_is_imported_once_for_all_children(tmp_path: Path, imports: Pat
     (tmp_path / "steps.py").write_text(noted(imports) + END)
     with Supervisor(servers) as supervisor:
         assert run(supervisor, tmp_path, f"{tmp_path}/steps.py:build", "build", "step", "reference") == ["done"] * 3
-        assert supervisor.not_shared == {}
+        assert supervisor.not_shared is None
     assert imports.read_text().splitlines() == ["steps"]
 
 
@@ -82,7 +82,7 @@ ready.acquire()
     (tmp_path / "steps.py").write_text(noted(imports) + thread + END)
     with Supervisor(servers) as supervisor:
         assert run(supervisor, tmp_path, f"{tmp_path}/steps.py:build", "build", "step") == ["done"] * 2
-        assert supervisor.not_shared == {}
+        assert supervisor.not_shared is None
     assert imports.read_text().splitlines() == ["steps"]
 
 
@@ -94,7 +94,7 @@ def test_a_file_is_imported_once_for_all_its_targets(tmp_path: Path, imports: Pa
         with Supervisor(servers) as supervisor:
             target = f"{tmp_path}/steps.py:{factory}"
             assert run(supervisor, folder, target, "build", "step", "reference") == ["done"] * 3
-            assert supervisor.not_shared == {}
+            assert supervisor.not_shared is None
     assert imports.read_text().splitlines() == ["steps"]
 
 
@@ -140,7 +140,7 @@ def test_libraries_that_the_factory_imports_are_imported_for_all_children(
     )
     with Supervisor(servers) as supervisor:
         assert run(supervisor, tmp_path, f"{tmp_path}/steps.py:build", "build", "step", "reference") == ["done"] * 3
-        assert supervisor.not_shared == {}
+        assert supervisor.not_shared is None
     assert imports.read_text().splitlines() == ["library", "library.late"] * times
 
 
@@ -188,7 +188,7 @@ def test_random_numbers_are_those_of_an_import_in_the_child(
     )
     with Supervisor(servers) as supervisor:
         assert run(supervisor, tmp_path, f"{tmp_path}/steps.py:build", "build") == ["done"]
-        assert supervisor.not_shared == {}
+        assert supervisor.not_shared is None
         supervisor.use_fresh_interpreters()
         (tmp_path / "jobs").rename(tmp_path / "earlier")
         assert run(supervisor, tmp_path, f"{tmp_path}/steps.py:build", "build") == ["done"]

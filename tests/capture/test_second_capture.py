@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from graphsafe.capture.parent.second_capture import confirmed, may_be_chance
+from graphsafe.capture.parent.probes import confirmed, may_be_chance
 from graphsafe.report.probes import Probes
 from graphsafe.report.probes.capture import Capture
 from graphsafe.report.probes.construct import Construct

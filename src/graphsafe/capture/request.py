@@ -129,7 +129,9 @@ def parse_bucket(text: str) -> tuple[str, tuple[AxisValue, ...]]:
     if not axis.isidentifier() or not all(values.split(",")):
         raise RequestError(f"--bucket {text}: expected axis=value,value, for example batch=1,2,4 or batch=8..64:8")
     try:
-        return axis, tuple(value for part in values.split(",") for value in _axis_values(part))
+        return axis, tuple(
+            value for part in values.split(",") for value in values_in_range(part) or (_axis_value(part),)
+        )
     except ValueError as error:
         raise RequestError(f"--bucket {text}: {error}") from None
 
@@ -149,12 +151,6 @@ def parse_input(text: str) -> InputSpec:
     if low is not None and high is not None and low > high:
         raise RequestError(f"--input {text}: the range is empty")
     return InputSpec(match["name"], DTYPES[match["dtype"]], shape, low, high)
-
-
-def _axis_values(text: str) -> tuple[AxisValue, ...]:
-    """Parse the values of one axis. Raises ValueError."""
-    values = values_in_range(text)
-    return (_axis_value(text),) if values is None else values
 
 
 def _axis_value(text: str) -> AxisValue:

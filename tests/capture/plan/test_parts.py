@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from graphsafe.capture.plan.child.rewrite import cut
 from graphsafe.capture.plan.shared.parts import calls_on, edits
 from graphsafe.capture.plan.shared.regions import functions_in
 
@@ -123,3 +127,29 @@ def test_statements_are_taken_apart_in_the_order_in_which_they_run(tmp_path: Pat
         "    part_2 = f(part_1)",
         "    return part_2 + 1",
     ]
+
+
+def test_private_names_of_a_class_can_be_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "private_names.py"
+    file.write_text("""class Model:
+    def __double(self, x):
+        return x * 2
+
+    def step(self, x, __more=3):
+        __twice = self.__double(x)
+        add = lambda __y: __y + __twice
+        return add(1) + __more
+""")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    model = importlib.import_module("private_names").Model()
+    step = next(one for one in functions_in(str(file)) if one.name == "Model.step")
+    seen: list[tuple[str, ...]] = []
+
+    def run(number: int, eager: Callable[[], Any], outputs: tuple[str, ...]) -> Any:
+        seen.append(outputs)
+        return eager()
+
+    for statement in step.statements():
+        with cut([step.region_at(statement)], run):
+            assert model.step(5) == 14
+    assert seen == [("_Model__twice",), ("add",), ()]

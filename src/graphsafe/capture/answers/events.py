@@ -63,7 +63,8 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The line that made a capture fail, found by a second attempt with instrumentation."""
+    """The line that made a capture fail. The capture itself shows an operation; a second attempt with instrumentation
+    shows any cause."""
 
     cause: Literal["operation", "unjoined-stream", "foreign-stream"]
     "`unjoined-stream` also stands for a stream that is joined but was never forked."

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from graphsafe.report.model import CallSite, Plan, Span
+from graphsafe.report.model import Plan
+from graphsafe.report.probes.probe import Error
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +22,10 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentFailure:
-    """The reason why a segment of a plan cannot be captured."""
+class SegmentFailure(Error):
+    """The reason why a segment of a plan cannot be captured. `span` is the part of the statement that failed, if the
+    statement was split into parts."""
 
-    message: str
-    frames: tuple[CallSite, ...] = ()
-    span: Span | None = None
-    "The part of the statement that failed, if the statement was split into parts."
     whole: bool = False
     "Whether the statement failed as a whole, before its parts were tried. Such a statement must not be split."
 

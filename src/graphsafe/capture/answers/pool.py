@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from graphsafe.report.pool import Different, Overwritten, Padded
-from graphsafe.report.probes.memory import Held
+from graphsafe.report.pool import Axes, Different, Overwritten, Padded, PoolBucket
 from graphsafe.report.probes.probe import Error
-
-Axes = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,20 +16,10 @@ class Capturing:
 
 
 @dataclass(frozen=True, slots=True)
-class CapturedBucket:
-    """A captured bucket. `pool_bytes` is the number of bytes by which the capture enlarged the pool."""
-
-    axes: Axes
-    pool_bytes: int | None
-    held: Held | None
-    "The bucket's memory in the pool; None if the device's pools cannot be read."
-
-
-@dataclass(frozen=True, slots=True)
 class CapturedBuckets:
-    """The buckets that have been captured so far."""
+    """The buckets that have been captured so far. The parent adds `alone_bytes`."""
 
-    buckets: tuple[CapturedBucket, ...] = ()
+    buckets: tuple[PoolBucket, ...] = ()
     pool_bytes: int | None = None
 
 

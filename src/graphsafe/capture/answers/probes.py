@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from graphsafe.capture.answers.events import Asked, Diagnosis, StepEvent
+from graphsafe.capture.answers.events import Asked, StepEvent
 from graphsafe.capture.shared.collectives import Call
 from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.memory import Growth, Held
@@ -134,24 +134,10 @@ class StepMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """The event that made the capture fail; None if the device needs a second attempt to find it."""
-
-    event: StepEvent | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class EscapedWork:
     """The step's device work that was not captured, although the capture succeeded."""
 
     operations: tuple[StepEvent, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Diagnosed:
-    """The line that made a capture fail; None if it was not found."""
-
-    diagnosis: Diagnosis | None = None
 
 
 @dataclass(frozen=True, slots=True)

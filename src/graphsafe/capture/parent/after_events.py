@@ -3,21 +3,17 @@ they use. Or the replays stay right, but the launch choices of the capture have 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from graphsafe.capture.answers.probes import Fired, LaunchChoice
+from graphsafe.capture.parent.finding_table import FindingTable
 from graphsafe.report.kernel_names import readable
-from graphsafe.report.model import CallSite
 from graphsafe.report.probes.replay import differing
 
-Frames = Sequence[CallSite]
 _UNTIMED = "; the values are right, but the simulated device cannot measure times"
 
 
-def frozen_choices(choices: Sequence[LaunchChoice], entry: Frames) -> Iterator[tuple[Frames, dict[str, Any]]]:
-    """Yield the frames and the texts of each finding. `entry` is the finding's place if the line of the launch is not
-    known."""
+def add_frozen_choices(table: FindingTable, choices: Sequence[LaunchChoice]) -> None:
     for choice in choices:
         one, timed = choice.difference, choice.frozen_ms is not None
         cause = choice.causes[0] if choice.causes else None
@@ -27,28 +23,27 @@ def frozen_choices(choices: Sequence[LaunchChoice], entry: Frames) -> Iterator[t
             value += (
                 f", where a replay takes {choice.frozen_ms:.3g} ms, and a new capture's replay {choice.fresh_ms:.3g} ms"
             )
-        yield (
-            one.frames or entry,
-            {
-                "span": one.span,
-                "level": "warning" if timed else "note",
-                "expr": f"the launch of {readable(one.op)}" if cause is None else f"`{cause.path}`",
-                "value": value if timed else value + _UNTIMED,
-                "data": {
-                    "event": choice.event,
-                    "attribute": None if cause is None else cause.path,
-                    "launch": {"before": one.before, "after": one.after},
-                    "frozen_ms": choice.frozen_ms,
-                    "fresh_ms": choice.fresh_ms,
-                },
+        table.add(
+            "GS713",
+            one.frames or table.entry,
+            one.span,
+            level="warning" if timed else "note",
+            expr=f"the launch of {readable(one.op)}" if cause is None else f"`{cause.path}`",
+            value=value if timed else value + _UNTIMED,
+            data={
+                "event": choice.event,
+                "attribute": None if cause is None else cause.path,
+                "launch": {"before": one.before, "after": one.after},
+                "frozen_ms": choice.frozen_ms,
+                "fresh_ms": choice.fresh_ms,
             },
         )
 
 
-def stale_events(events: Sequence[Fired], entry: Frames) -> Iterator[tuple[Frames, dict[str, Any]]]:
-    """Yield the frames and the texts of each finding. `entry` is the finding's place if an event is not the user's own
-    code. An event is left out if it moved nothing and every result that differs after the event already differed
-    before. An event that happens several times is reported only once."""
+def add_stale_events(table: FindingTable, events: Sequence[Fired]) -> None:
+    """Add a finding for each event after which replays differ. An event is left out if it moved nothing and every
+    result that differs after the event already differed before. An event that happens several times is reported only
+    once."""
     before: set[str] = set()
     told: set[str] = set()
     for event in events:
@@ -60,11 +55,11 @@ def stale_events(events: Sequence[Fired], entry: Frames) -> Iterator[tuple[Frame
             continue
         told.add(event.name)
         lies = f"{', '.join(f'`{path}`' for path in moved[:3])} {'is' if len(moved) == 1 else 'are'} at another address"
-        yield (
-            [event.place] if event.place else entry,
-            {
-                "expr": f"`{event.name}`",
-                "value": lies if moved else f"`{wrong[0]}` differs from an eager step",
-                "data": {"event": event.name, "moved": list(moved), "different": wrong},
-            },
+        table.add(
+            "GS712",
+            [event.place] if event.place else table.entry,
+            expr=f"`{event.name}`",
+            value=lies if moved else f"`{wrong[0]}` differs from an eager step",
+            data={"event": event.name, "moved": list(moved), "different": wrong},
+            region="step",
         )

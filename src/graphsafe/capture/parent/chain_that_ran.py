@@ -8,27 +8,15 @@ the step of any of these targets.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+import functools
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 
-from graphsafe.capture.shared.classify import tree_of
+from graphsafe.capture.shared.classify import Function, NamedFunction, contains, functions_of
 from graphsafe.report.model import CallSite, Finding
-from graphsafe.report.source import kept_by_lines
 
 Ran = Mapping[str, Set[int]]
 "File -> the lines that ran."
-
-
-@dataclass(frozen=True, slots=True)
-class _Function:
-    name: str
-    "The qualified name."
-    first: int
-    body: int
-    "The first line of the body. The body runs only in a call, but the `def` line also runs outside of calls."
-    last: int
-    calls: tuple[tuple[str, int, int], ...]
-    "For each call in the function: the last name of the called function, and the call's first and last line."
 
 
 def with_chain_that_ran(prediction: Finding, ran: Ran) -> Finding:
@@ -43,16 +31,17 @@ def _calls_to(path: str, line: int, ran: Ran) -> tuple[CallSite, ...]:
     """Return the chain of calls that leads to a line. The search goes from the function around the line to its first
     caller on a line that ran, and so on outwards. Callers are found by the function's name. The chain is empty if a
     name is not unique."""
-    running = [(file, function) for file in sorted(ran) for function in _functions(file) if _runs(function, ran[file])]
+    functions = ((file, function) for file in sorted(ran) for function in functions_of(file))
+    running = [(file, function) for file, function in functions if body_ran(function.node, ran[file])]
     found: list[CallSite] = []
     while (callee := _innermost(path, line, running)) is not None:
-        name = callee.name.rpartition(".")[2]
-        if sum(function.name.rpartition(".")[2] == name for _, function in running) > 1:
+        name = callee.node.name
+        if sum(function.node.name == name for _, function in running) > 1:
             return ()
         calls = (
             CallSite(file, first, function.name)
             for file, function in running
-            for called, first, last in function.calls
+            for called, first, last in _calls(function.node)
             if called == name and function is not callee and any(line in ran[file] for line in range(first, last + 1))
         )
         call = next((one for one in calls if one not in found), None)
@@ -63,35 +52,22 @@ def _calls_to(path: str, line: int, ran: Ran) -> tuple[CallSite, ...]:
     return tuple(found)
 
 
-def _innermost(path: str, line: int, running: Sequence[tuple[str, _Function]]) -> _Function | None:
-    around = [function for file, function in running if file == path and function.first <= line <= function.last]
-    return max(around, key=lambda function: function.first, default=None)
+def _innermost(path: str, line: int, running: Sequence[tuple[str, NamedFunction]]) -> NamedFunction | None:
+    around = [function for file, function in running if file == path and contains(function.node, line)]
+    return max(around, key=lambda function: function.node.lineno, default=None)
 
 
-def _runs(function: _Function, lines: Set[int]) -> bool:
-    return any(line in lines for line in range(function.body, function.last + 1))
+def body_ran(function: Function, lines: Set[int]) -> bool:
+    """Return whether a line of the body ran. The body runs only in a call, but the `def` line also runs outside of
+    calls."""
+    last = function.end_lineno or function.lineno
+    return any(line in lines for line in range(function.body[0].lineno, last + 1))
 
 
-@kept_by_lines
-def _functions(lines: Sequence[str]) -> tuple[_Function, ...]:
-    return tuple(_within(tree_of(lines), ""))
-
-
-def _within(node: ast.AST, around: str) -> Iterator[_Function]:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.expr):
-            continue
-        name = around
-        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            name = f"{around}.{child.name}".lstrip(".")
-        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            first, last = child.lineno, child.end_lineno or child.lineno
-            yield _Function(name, first, child.body[0].lineno, last, tuple(_calls(child)))
-        yield from _within(child, name)
-
-
-def _calls(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str, int, int]]:
-    """Yield the calls in a function's own body, in the order of lines."""
+@functools.lru_cache(maxsize=65_536)
+def _calls(function: Function) -> Sequence[tuple[str, int, int]]:
+    """Return the calls in a function's own body, in the order of lines: the last name of the called function, and the
+    call's first and last line."""
     left: list[ast.AST] = list(function.body)
     found = []
     while left:
@@ -102,4 +78,4 @@ def _calls(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[s
             called = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
             found.append((called, node.lineno, node.end_lineno or node.lineno))
         left += ast.iter_child_nodes(node)
-    yield from sorted(found, key=lambda call: call[1:])
+    return sorted(found, key=lambda call: call[1:])

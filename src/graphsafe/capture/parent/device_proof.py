@@ -11,7 +11,7 @@ from threading import BrokenBarrierError
 from typing import Any
 
 from graphsafe.capture.answers.build import Built, TargetFailure
-from graphsafe.capture.parent.buckets.sharing import Candidate, Sharing
+from graphsafe.capture.parent.buckets.sharing import Sharing
 from graphsafe.capture.parent.finding_table import at_configured_levels
 from graphsafe.capture.parent.findings import findings_of
 from graphsafe.capture.parent.growth import said_of
@@ -21,6 +21,7 @@ from graphsafe.capture.parent.ranks.rank import Rank
 from graphsafe.capture.parent.run import Run
 from graphsafe.capture.parent.supervision.supervisor import Supervisor
 from graphsafe.capture.request import INTERNAL, CaptureRequest
+from graphsafe.capture.shared.job import PoolMember
 from graphsafe.files import ensure_working_directory
 from graphsafe.report.model import Bucket, DeviceResult, Finding, Limit
 from graphsafe.report.pool import Pool, pool_verdict
@@ -96,7 +97,7 @@ class DeviceProof:
     def _share_a_pool(self, supervisor: Supervisor, folder: Path) -> None:
         """Capture, together in one pool, the buckets that are ready by themselves."""
         ready = [
-            (Candidate(axes, place, alone), seen)
+            (PoolMember(axes, str(place), alone), seen)
             for (axes, seen), place, alone in zip(self.runs, self._folders, self._alone_bytes(), strict=True)
             if self.rank.all(seen.verdict == "ready") and axes
         ]
@@ -104,7 +105,7 @@ class DeviceProof:
         if self.unproven and ready:
             empty = folder / "not-proven"
             empty.mkdir(exist_ok=True)
-            candidates += [Candidate(axes, empty, None) for axes in self.unproven]
+            candidates += [PoolMember(axes, str(empty), None) for axes in self.unproven]
             names = listed([bucket_name(axes) for axes in self.unproven], most=8)
             self.limits.append(Limit("sampled", names, "captured in the pool, but not proven by themselves"))
         if len(candidates) < 2:
@@ -145,6 +146,10 @@ class DeviceProof:
 def _timed(seen: DeviceAnswers, run: Run, seconds: float) -> DeviceAnswers:
     """Add the times of the run and of its children. If the children did not share imports, also add the reason."""
     timing = replace(
-        seen.probes.timing, seconds=round(seconds, 2), children=run.seconds, spent=run.spent, not_shared=run.not_shared
+        seen.probes.timing,
+        seconds=round(seconds, 2),
+        children=run.seconds,
+        spent=run.spent,
+        not_shared=run.supervisor.not_shared,
     )
     return replace(seen, probes=replace(seen.probes, timing=timing))

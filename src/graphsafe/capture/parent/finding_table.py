@@ -3,17 +3,19 @@ finding per line. Also makes sentences from the answers of probes."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib import metadata
 from typing import Any
 
+from graphsafe.capture.answers.build import Built
 from graphsafe.capture.parent.probes import DeviceAnswers
 from graphsafe.capture.shared.places import at_line, chain, line_text, location, text_at
 from graphsafe.files import from_here
 from graphsafe.optable.entries import version_matches
 from graphsafe.report.kernel_names import readable
-from graphsafe.report.model import LEVELS, CallSite, Finding, Level, Limit, Region, Source, most_severe
+from graphsafe.report.model import LEVELS, CallSite, Finding, Level, Limit, Region, Source, Span, most_severe
 from graphsafe.report.no_line import without_line
 from graphsafe.report.probes.horizon import Departure
 from graphsafe.report.probes.order import Race
@@ -27,11 +29,6 @@ WITHOUT_GRAPHS = "; to capture the whole step, build it without graphs of its ow
 WITHOUT_COMPILED = (
     '; to capture the whole step, compile it without CUDA graphs: `mode="max-autotune-no-cudagraphs"` or the default'
 )
-
-
-class Words(dict[str, str]):
-    def __missing__(self, key: str) -> str:
-        return "a value"
 
 
 def what_was_frozen(one: Difference) -> str:
@@ -140,8 +137,11 @@ class FindingTable:
     """Collects findings, and limits for facts whose line in the user's code is not known."""
 
     def __init__(self, seen: DeviceAnswers, book: Rulebook) -> None:
-        self._seen = seen
+        self.seen = seen
         self._book = book
+        entry = seen.answers[Built].entry
+        self.entry: tuple[CallSite, ...] = () if entry is None else (entry,)
+        "The step's function. Findings whose line is not known are placed at this function."
         self.found: dict[Key, Finding] = {}
         self.limits: list[Limit] = []
 
@@ -149,7 +149,7 @@ class FindingTable:
         self,
         code: str,
         frames: Sequence[CallSite],
-        span: Sequence[int] | None = None,
+        span: Span | None = None,
         *,
         level: Level | None = None,
         expr: str | None = None,
@@ -168,30 +168,30 @@ class FindingTable:
             self.limits.append(Limit("unknown-rule", code, "the rulebook has no rule of this code"))
             return
         if not frames:
-            at_level = lowered(rule.level_of(level), self._seen)
+            at_level = lowered(rule.level_of(level), self.seen)
             says = expr or "no line of the user's code was running"
             self.limits.append(without_line(code, rule.name, at_level, says))
             return
         at = location(frames[-1], span)
         key = (code, at.path, at.line)
-        level, data = lowered(level or rule.level, self._seen), data or {}
+        level, data = lowered(level or rule.level, self.seen), data or {}
         known = self.found.get(key)
         if known is not None:
             count, data = known.count + count, {**known.data, **data}
             if LEVELS.index(level) <= LEVELS.index(known.level):
                 self.found[key] = replace(known, count=count, data=data)
                 return
-        words = Words(expr=expr or text_at(frames[-1], span), value=value)
+        words = defaultdict(lambda: "a value", expr=expr or text_at(frames[-1], span), value=value)
         about = rule.about(at, words, data, how)
         self.found[key] = replace(
             about,
             level=level,
-            confidence="proven" if self._seen.source == "capture" else "likely",
-            source=self._seen.source,
-            device=self._seen.device,
+            confidence="proven" if self.seen.source == "capture" else "likely",
+            source=self.seen.source,
+            device=self.seen.device,
             region=region,
             call_chain=chain(frames),
-            why=about.why + here + played_version(rule, self._seen.source),
+            why=about.why + here + played_version(rule, self.seen.source),
             fix=about.fix + repair,
             count=count,
         )

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from graphsafe.capture.answers.build import Built
+from graphsafe.capture.answers.events import Diagnosis
 from graphsafe.capture.answers.probes import (
     ComparedRounds,
-    Diagnosed,
     EscapedWork,
     FiredEvents,
     Given,
@@ -19,12 +18,10 @@ from graphsafe.capture.answers.probes import (
     OwnGraphs,
     Ran,
     Reference,
-    Refused,
     StateWrites,
     Watched,
 )
-from graphsafe.capture.parent.after_events import frozen_choices, stale_events
-from graphsafe.capture.parent.changed_state import CODES, words_of
+from graphsafe.capture.parent.after_events import add_frozen_choices, add_stale_events
 from graphsafe.capture.parent.finding_table import (
     OWN_GRAPHS,
     WITHOUT_COMPILED,
@@ -36,10 +33,8 @@ from graphsafe.capture.parent.finding_table import (
     other_of,
     place_of,
     repair_of_generator,
-    what_departed,
 )
-from graphsafe.capture.parent.frozen_values import FrozenValues
-from graphsafe.capture.parent.later_decisions import blamed_for, rebound_by
+from graphsafe.capture.parent.frozen_values import CODES, add_change, add_departure, add_frozen_values, rebound_by
 from graphsafe.capture.parent.probes import BEHIND_HOST, IN_LATER_ROUND, DeviceAnswers, reported
 from graphsafe.capture.parent.ranks.divergence import of_one_rank
 from graphsafe.capture.shared.classify import CODE_OF_CAUSE, code_of, code_of_failure, how_of, reader_of, value_read
@@ -59,14 +54,14 @@ def findings_of(seen: DeviceAnswers, book: Rulebook) -> tuple[list[Finding], lis
     writer.events()
     writer.state()
     writer.escaped()
-    writer.frozen()
+    add_frozen_values(writer.table)
     writer.horizon()
     writer.races()
     writer.capture_aware()
     writer.failed_capture()
     writer.collectives()
     writer.replay()
-    writer.launch_choices()
+    add_frozen_choices(writer.table, seen.answers[LaunchChoices].choices)
     writer.own_graphs()
     return list(writer.table.found.values()), writer.table.limits
 
@@ -86,12 +81,7 @@ class _Writer:
         self._book = book
         self.table = FindingTable(seen, book)
         self.add = self.table.add
-        entry = seen.answers[Built].entry
-        self._entry: tuple[CallSite, ...] = () if entry is None else (entry,)
-        "The step's function. Findings whose line is not known are placed at this function."
-        self._twin = seen.probes.twin
-        self._causes = {cause.path: cause for cause in self._twin.changes}
-        "The causes that twin captures found for their differences, by path."
+        self._entry = self.table.entry
 
     def construction(self) -> None:
         construct = self._probes.construct
@@ -134,6 +124,7 @@ class _Writer:
         changed = self._probes.state.changed or ()
         growing = [change.name for change in changed if change.how == "grows"]
         unread = set(self._answers[StateWrites].unread)
+        explained = {cause.path for cause in self._probes.twin.changes}
         for change in changed:
             name, frames = change.name, change.frames
             if change.how == "born":
@@ -145,14 +136,14 @@ class _Writer:
                 continue
             code = CODES.get(change.how)
             level = self._level_of(change.how)
-            if code is None or name in self._causes:
+            if code is None or name in explained:
                 continue
             if name.endswith(".grad") and (name in unread or self._seen.verdict == "ready"):
                 continue  # `p.grad = None` in a training step: backward allocates it again, in the graph's own pool
             is_harmless = self._seen.verdict == "ready" or name in unread
             if is_harmless and change.how == "rebound":
                 level = "warning"
-            self.add(code, frames, level=level, **words_of(change, is_harmless))
+            add_change(self.table, code, change, level, is_harmless)
         for path in lazy:
             if not any(is_within(path, name) for name in (*reported, *growing)):
                 self._lazy(path, ())
@@ -169,34 +160,18 @@ class _Writer:
         """
         if how == "cached":
             return "warning"
-        if self._twin.status in ("pass", "fail") or self._seen.verdict == "ready":
+        if self._probes.twin.status in ("pass", "fail") or self._seen.verdict == "ready":
             return "note" if how == "host" else "warning"
         if how == "host":
             return "warning"
         differs = "fail" in (self._probes.replay.status, self._probes.capture.status)
         return "error" if differs else "warning"
 
-    def frozen(self) -> None:
-        """Add findings for values that Python froze at capture. Captures that differ prove this."""
-        if self._twin.status == "fail" and self._twin.differences:
-            values = FrozenValues(
-                self._twin, self._probes.state.changed or (), self._answers[Ran].host_calls, self._entry
-            )
-            found = {one.code for one in self.table.found.values() if one.level == "error"}
-            for code, frames, answers in values.findings(found):
-                self.add(code, frames, **answers)
-
     def horizon(self) -> None:
-        """Add a finding if Python makes another decision in a later step than at capture. The finding is at the cause
-        if there is a single cause, else at the operation."""
+        """Add a finding if Python makes another decision in a later step than at capture."""
         departure = self._probes.horizon.departure
-        if departure is None or self._twin.status == "fail" or self._is_found_by_long_run(departure):
-            return
-        blamed = blamed_for(departure, self._answers[Ran].host_calls, self._probes.state.changed or ())
-        frames, here = blamed.frames or departure.frames or self._entry, what_departed(departure)
-        if not blamed.is_reported(frames, self.table.found):
-            code, span, expr, how, data = blamed.code, blamed.span, blamed.expr, blamed.how, blamed.data
-            self.add(code, frames, span, expr=expr, level="error", data=data, here=here, how=how)
+        if departure is not None and self._probes.twin.status != "fail" and not self._is_found_by_long_run(departure):
+            add_departure(self.table, departure)
 
     def _is_found_by_long_run(self, departure: Departure) -> bool:
         """Return whether the long run has also found that the tensor was replaced. The long run's finding names the
@@ -250,9 +225,9 @@ class _Writer:
             without = WITHOUT_COMPILED if own.compiled else WITHOUT_GRAPHS
             self.add("GS607", replays or self._entry, expr=OWN_GRAPHS, data=says, repair=without)
             return
-        diagnosis = self._answers[Diagnosed].diagnosis
+        diagnosis = self._answers.get(Diagnosis)
         message = "" if error is None else error.message
-        event = diagnosis.event if diagnosis is not None else self._answers[Refused].event
+        event = None if diagnosis is None else diagnosis.event
         cause = None if diagnosis is None else CODE_OF_CAUSE.get(diagnosis.cause)
         listed = code_of_text(message, self._book)
         code, frames, span = listed or "GS607", self._entry, None if error is None else error.span
@@ -285,7 +260,7 @@ class _Writer:
     def escaped(self) -> None:
         for event in self._answers[EscapedWork].operations:
             self.add("GS604", event.frames, event.span)
-        diagnosis = self._answers[Diagnosed].diagnosis
+        diagnosis = self._answers.get(Diagnosis)
         if diagnosis is not None and diagnosis.cause in CODE_OF_CAUSE and self._probes.capture.status == "pass":
             self.add(CODE_OF_CAUSE[diagnosis.cause], diagnosis.event.frames, diagnosis.event.span)
 
@@ -296,8 +271,7 @@ class _Writer:
         if replay.status != "fail":
             return
         rounds = self._answers[ComparedRounds]
-        for frames, answers in stale_events((*self._answers[FiredEvents].events, *rounds.after), self._entry):
-            self.add("GS712", frames, region="step", **answers)
+        add_stale_events(self.table, (*self._answers[FiredEvents].events, *rounds.after))
         wrong, failed = differing(replay.checks or ()), rounds.error
         if failed is not None:
             self.add("GS704", failed.frames or self._entry, expr=failed.message, value="the refresh")
@@ -347,10 +321,6 @@ class _Writer:
             self.add("GS714", frames or self._entry, how="late", data={"checks": reported(late[:8])})
             return []
         return wrong
-
-    def launch_choices(self) -> None:
-        for frames, answers in frozen_choices(self._answers[LaunchChoices].choices, self._entry):
-            self.add("GS713", frames, **answers)
 
     def _raised(self, wrong: Sequence[Check]) -> bool:
         """Raise a finding to an error if its line changes state that differs after replays, or if its line changes host

@@ -1,35 +1,18 @@
-"""Makes the job of a child from the request of a command. Also reruns a child with the lessons of its earlier runs."""
+"""Makes the job of a child from the request of a command. Also tells whether and how a child has to run again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from graphsafe.capture.answers.build import BrokenBy, DeviceMemory, TargetFailure
 from graphsafe.capture.parent.supervision.child_process import Child
 from graphsafe.capture.request import CaptureRequest
 from graphsafe.capture.shared.job import OWN_INPUTS, Job
 
-Lesson = TypeVar("Lesson")
-Outcome = TypeVar("Outcome")
 _SHARE_OF_DEVICE = 0.8
 _TRIES = "try "
-
-
-def until_nothing_is_learned(
-    most: int, run: Callable[[Sequence[Lesson]], Outcome], lesson_of: Callable[[Outcome], Lesson | None]
-) -> Outcome:
-    """Call `run` at most `most` times, each time with all lessons so far. Stop when `lesson_of` returns None for an
-    outcome."""
-    lessons: list[Lesson] = []
-    for _ in range(most - 1):
-        outcome = run(lessons)
-        lesson = lesson_of(outcome)
-        if lesson is None:
-            return outcome
-        lessons.append(lesson)
-    return run(lessons)
 
 
 def broken_by(child: Child) -> str | None:

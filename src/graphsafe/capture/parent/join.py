@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from graphsafe.capture.parent.chain_that_ran import with_chain_that_ran
+from graphsafe.capture.parent.chain_that_ran import body_ran, with_chain_that_ran
 from graphsafe.capture.shared.classify import function_at
 from graphsafe.config import Config
 from graphsafe.files import from_here, import_folder, read_regular
@@ -137,10 +137,7 @@ def _function_ran(at: Location, ran: Mapping[str, set[int]]) -> bool:
     """Return whether the function around a place ran. If that function did not run, a finding there does not concern
     this step."""
     around = function_at(at.path, at.line)
-    if around is None:
-        return False
-    body = range(around.body[0].lineno, (around.end_lineno or around.lineno) + 1)
-    return any(line in ran.get(at.path, ()) for line in body)
+    return around is not None and body_ran(around, ran.get(at.path, set()))
 
 
 def _judged(prediction: Finding, ran: Mapping[str, set[int]], ready: bool) -> Finding:

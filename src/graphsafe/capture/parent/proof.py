@@ -204,11 +204,6 @@ class Proof:
                 lines.setdefault(file, set()).update(numbers)
         return of_project(lines, self._request.target)
 
-    @property
-    def _are_lines_known(self) -> bool:
-        """Whether a run says which lines ran. A run whose step failed does not say this."""
-        return any(Ran in seen.answers for seen in self._seen)
-
     def _report(self, findings: Sequence[Finding], limits: Sequence[Limit]) -> Report:
         devices = tuple(device.result() for device in self._devices)
         verdict = worst(device.verdict for device in devices)
@@ -229,7 +224,7 @@ class Proof:
             findings=tuple(in_order(fingerprinted(findings, file_line, lambda path: _from_root(path, root)))),
             limits=tuple(dict.fromkeys((*self.limits, *limits))),
             devices=devices,
-            executed=executed_files(self._lines()) if self._are_lines_known else None,
+            executed=executed_files(self._lines()) if any(Ran in seen.answers for seen in self._seen) else None,
             plan=next((seen.plan for seen in self._seen if seen.plan is not None), None),
             support=self._support,
             shard=self._request.shard,

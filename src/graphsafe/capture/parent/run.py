@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from graphsafe.capture.answers.build import (
-    Built,
-    Constructed,
-    DeviceMemory,
-    Ended,
-    Limits,
-    TargetFailure,
-    Varied,
-)
+from graphsafe.capture.answers.build import Built, Constructed, DeviceMemory, Ended, Limits, TargetFailure, Varied
 from graphsafe.capture.answers.probes import ComparedRounds, LongRun, Marks, OwnGraphs, Ran, Reference, StepMemory
 from graphsafe.capture.parent.growth import with_long_run
-from graphsafe.capture.parent.jobs import broken_by, fits, job_of, not_built, until_nothing_is_learned
+from graphsafe.capture.parent.jobs import broken_by, fits, job_of, not_built
 from graphsafe.capture.parent.limits import limits_of
 from graphsafe.capture.parent.probes import (
     DeviceAnswers,
     capture_of,
+    confirmed,
+    may_be_chance,
     measured,
     memory_of,
     replay_of,
@@ -35,10 +29,9 @@ from graphsafe.capture.parent.probes import (
 )
 from graphsafe.capture.parent.ranks.divergence import divergence_text
 from graphsafe.capture.parent.ranks.rank import Rank
-from graphsafe.capture.parent.second_capture import confirmed, may_be_chance
 from graphsafe.capture.parent.supervision.child_process import Child
 from graphsafe.capture.parent.supervision.device_use import ran_out_of_memory
-from graphsafe.capture.parent.supervision.supervisor import Supervisor, key_of
+from graphsafe.capture.parent.supervision.supervisor import Supervisor
 from graphsafe.capture.plan.parent.planning import Planning, compiled_text, of_plain_step
 from graphsafe.capture.request import BAD_REQUEST, INTERNAL, CaptureRequest
 from graphsafe.capture.shared.answers import Answers
@@ -93,11 +86,6 @@ class Run:
     @property
     def source(self) -> Source:
         return "simulate" if self.device.startswith("sim") else "capture"
-
-    @property
-    def not_shared(self) -> str | None:
-        """The reason why children did not share imports, or None."""
-        return self.supervisor.not_shared.get(key_of(self._job("build")))
 
     def prove(self) -> DeviceAnswers:
         if self.request.shapes:
@@ -169,12 +157,15 @@ class Run:
             self.limits.append(Limit("rank", f"{child.name} {self._where}", line))
 
     def _build(self) -> bool:
-        """Run the build child. Return whether the proof can go on."""
-
-        def run(unvaried: Sequence[str]) -> Child:
-            return self.supervisor.run(self._job("build", tuple(unvaried)))
-
-        child = until_nothing_is_learned(_MOST_BUILDS, run, lambda child: self.rank.first(broken_by(child)))
+        """Run the build child, again if new values of an input broke its process. Return whether the proof can go
+        on."""
+        unvaried: tuple[str, ...] = ()
+        for _ in range(_MOST_BUILDS):
+            child = self.supervisor.run(self._job("build", unvaried))
+            broken = self.rank.first(broken_by(child))
+            if broken is None:
+                break
+            unvaried += (broken,)
         self._ended(child)
         return self.rank.all(self._built(child))
 

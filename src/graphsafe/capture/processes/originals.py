@@ -29,17 +29,12 @@ decode = json.JSONDecoder().decode
 _open, _read, _write, _close, _fstat, _is_regular = os.open, os.read, os.write, os.close, os.fstat, stat.S_ISREG
 MAX_ANSWER = 64_000_000
 "The largest size in bytes of a file that a child writes."
-_CREATE, _APPEND, _REPLACE = os.O_WRONLY | os.O_CREAT, os.O_APPEND, os.O_TRUNC
 
 
 def write_bytes(path: str, data: bytes, *, append: bool = False) -> None:
     """Write bytes to a file, or append them. Raises OSError."""
-    descriptor = _open(path, _CREATE | (_APPEND if append else _REPLACE), 0o600)
-    try:
-        while data:
-            data = data[_write(descriptor, data) :]
-    finally:
-        _close(descriptor)
+    with open_file(path, "ab" if append else "wb") as file:
+        file.write(data)
 
 
 def read_text(path: str, most: int = MAX_ANSWER) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -245,10 +245,19 @@ def node_at(frames: Sequence[CallSite], span: Span | None) -> ast.AST | None:
 
 
 @dataclass(frozen=True, slots=True)
+class NamedFunction:
+    name: str
+    "The qualified name, without `<locals>`."
+    node: Function
+    owner: str | None
+    "The name of the class around the function, or None."
+
+
+@dataclass(frozen=True, slots=True)
 class _Nodes:
     """The nodes of a file. The fields are empty if the file cannot be read or parsed."""
 
-    functions: tuple[Function, ...] = ()
+    functions: tuple[NamedFunction, ...] = ()
     by_span: Mapping[Span, ast.expr | ast.stmt] = field(default_factory=dict)
     "The outermost expression that has this span, else the statement."
     statements: frozenset[Span] = frozenset()
@@ -256,21 +265,37 @@ class _Nodes:
 
 @kept_by_lines
 def _nodes(lines: Sequence[str]) -> _Nodes:
-    nodes = tuple(ast.walk(tree_of(lines)))
+    tree = tree_of(lines)
+    nodes = tuple(ast.walk(tree))
     found: dict[Span, ast.expr | ast.stmt] = {}
     for node in nodes:
         if isinstance(node, (ast.expr, ast.stmt)):
             place = span_of(node)
             if place not in found or isinstance(found[place], ast.stmt):
                 found[place] = node
-    functions = (node for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
     statements = (span_of(node) for node in nodes if isinstance(node, ast.stmt))
-    return _Nodes(tuple(functions), found, frozenset(statements))
+    return _Nodes(tuple(_functions(tree, (), None)), found, frozenset(statements))
+
+
+def _functions(node: ast.AST, names: tuple[str, ...], owner: str | None) -> Iterator[NamedFunction]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield NamedFunction(".".join((*names, child.name)), child, owner)
+            yield from _functions(child, (*names, child.name), owner)
+        elif isinstance(child, ast.ClassDef):
+            yield from _functions(child, (*names, child.name), child.name)
+        elif not isinstance(child, ast.expr):
+            yield from _functions(child, names, owner)
+
+
+def functions_of(path: str) -> tuple[NamedFunction, ...]:
+    """Return the functions of a file, each before the functions inside it."""
+    return _nodes(path).functions
 
 
 def function_at(path: str, line: int) -> Function | None:
     """Return the innermost function of a file around a line, or None."""
-    around = (one for one in _nodes(path).functions if contains(one, line))
+    around = (one.node for one in _nodes(path).functions if contains(one.node, line))
     return max(around, key=lambda one: one.lineno, default=None)
 
 

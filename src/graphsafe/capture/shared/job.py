@@ -60,6 +60,8 @@ class PoolMember:
     axes: Mapping[str, Any]
     folder: str
     "The folder in which the bucket's own children have written their files."
+    alone_bytes: int | None
+    "Number of bytes that the bucket's graph holds in a pool of its own."
 
 
 @dataclass(frozen=True, slots=True)

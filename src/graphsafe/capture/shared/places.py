@@ -1,5 +1,6 @@
 """Converts a child's absolute lines into a report's locations, whose paths are relative and whose columns are counted
-in code points. Also compares paths to the target's state."""
+in code points. Also compares paths to the target's state, and names the memory that
+operations use."""
 
 from __future__ import annotations
 
@@ -17,14 +18,12 @@ _LONGEST = 60
 "The largest number of characters of an expression that is quoted."
 
 
-def location(frame: CallSite, span: Sequence[int] | None) -> Location:
+def location(frame: CallSite, span: Span | None) -> Location:
     """Return the location of the expression that ran on a frame's line. Without a span, return the location of the
     whole statement."""
     path, line = frame.path, frame.line
-    place: Span | None = None if span is None else (span[0], span[1], span[2], span[3])
-    place = place or statement_span(path, line) or (line, 0, line, 0)
+    first, column, last, end = span or statement_span(path, line) or (line, 0, line, 0)
     lines = _lines(path)
-    first, column, last, end = place
     return Location(
         path=from_here(path),
         line=first,
@@ -62,7 +61,7 @@ def listed_places(calls: Sequence[Sequence[CallSite]]) -> str:
     return ", ".join(list(found)[:3]) or "a line that is not known"
 
 
-def text_at(frame: CallSite, span: Sequence[int] | None) -> str:
+def text_at(frame: CallSite, span: Span | None) -> str:
     """Return the source of an expression, on one line."""
     at = location(frame, span)
     lines = _lines(frame.path)
@@ -115,3 +114,16 @@ def _code_points(lines: Sequence[str], line: int, column: int) -> int:
 def is_within(path: str, outer: str) -> bool:
     """Return whether `path` is the same state as `outer`, or a part of it: `cache.keys[0]` is in `cache`."""
     return path == outer or path.startswith((f"{outer}.", f"{outer}["))
+
+
+_FROM = " from element "
+
+
+def memory_name(path: str, offset: object) -> str:
+    """Return the name of the memory at a path. `offset` is the number of the first element, which may be symbolic."""
+    return f"{path}{_FROM}{offset}"
+
+
+def path_of(name: str) -> str | None:
+    """Return the path in a name of memory, or None if the name has no path."""
+    return name.rpartition(_FROM)[0] or None

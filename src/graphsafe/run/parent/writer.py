@@ -12,7 +12,7 @@ from typing import Any
 
 from graphsafe.capture.parent.finding_table import finding_at
 from graphsafe.capture.shared.places import line_text, location
-from graphsafe.report.model import CallSite, Finding, Level, Limit, Region, Source
+from graphsafe.report.model import CallSite, Finding, Level, Limit, Region, Source, Span
 from graphsafe.report.text import count
 from graphsafe.rulebook.book import Rulebook
 from graphsafe.run.parent.seen import SeenGraph, SeenProcess
@@ -70,7 +70,7 @@ class Writer:
         level: Level | None = None,
         number: int = 1,
         region: Region = "step",
-        span: Sequence[int] | None = None,
+        span: Span | None = None,
         text: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Add a finding. `text` replaces the rule's own message, reason and fix."""

@@ -81,4 +81,4 @@ class SealedFiles:
 def _is_own(file: Path) -> bool:
     """Return whether a file begins as graphsafe's files do. A link may lead to any file of the user, so it does not
     count."""
-    return not file.is_symlink() and beginning(file, len(MAGIC)) == MAGIC
+    return not file.is_symlink() and beginning(file).startswith(MAGIC)

@@ -14,22 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from graphsafe.capture.answers.events import CaptureFailure
-from graphsafe.capture.answers.pool import (
-    CapturedBucket,
-    CapturedBuckets,
-    Capturing,
-    FailedBucket,
-    Mixed,
-    Padding,
-    Together,
-)
+from graphsafe.capture.answers.pool import CapturedBuckets, Capturing, FailedBucket, Mixed, Padding, Together
 from graphsafe.capture.child.buckets.members import Member, SavedBindings, put_back_all
 from graphsafe.capture.child.buckets.padding import padded_replays
 from graphsafe.capture.child.memory_use import pool_memory_held
 from graphsafe.capture.child.session import CAPTURE_SEED, REPLAYS, Session, opened
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.shared.job import Channel, Job
-from graphsafe.report.pool import Different, Overwritten
+from graphsafe.report.pool import Different, Overwritten, PoolBucket
 
 _MOST_MIXED = 48
 
@@ -69,7 +61,7 @@ def _captured(members: Sequence[Member], channel: Channel) -> bool:
     """Capture all buckets. Return False if one capture failed; this process cannot capture again after that."""
     device = members[0].session.device
     pool, total = device.shared_pool(), 0
-    captured: tuple[CapturedBucket, ...] = ()
+    captured: tuple[PoolBucket, ...] = ()
     for member in members:
         session = member.session
         channel.phase(f"warm up {member.name}")
@@ -91,7 +83,7 @@ def _captured(members: Sequence[Member], channel: Channel) -> bool:
         if holds is not None:
             member.pool_bytes, total = holds - total, holds
         held = None if device.evidence == "predicted" else pool_memory_held(taken)
-        captured += (CapturedBucket(member.axes, member.pool_bytes, held),)
+        captured += (PoolBucket(member.axes, member.pool_bytes, held, alone_bytes=None),)
         channel.send(CapturedBuckets(captured, holds))
         state = SavedBindings(session, member.built)
         for k in range(1, REPLAYS + 1):

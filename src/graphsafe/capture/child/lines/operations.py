@@ -16,7 +16,7 @@ import torch
 from graphsafe.capture.child.lines.kernel_settings import settings_for
 from graphsafe.capture.device.modes import OperationMode, outside_modes
 from graphsafe.capture.device.structures import by_schema, is_valueless, is_written, memory_key, tensors_in
-from graphsafe.capture.shared.memory_names import memory_name
+from graphsafe.capture.shared.places import memory_name
 
 Aspect = Literal["operation", "number", "shape", "memory"]
 _COPIES = ("aten.copy_", "aten._to_copy", "aten.copy.")

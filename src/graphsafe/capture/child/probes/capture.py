@@ -14,8 +14,8 @@ from typing import Literal
 
 import torch
 
-from graphsafe.capture.answers.events import CaptureFailure, StepEvent
-from graphsafe.capture.answers.probes import EscapedWork, Refused
+from graphsafe.capture.answers.events import CaptureFailure, Diagnosis, StepEvent
+from graphsafe.capture.answers.probes import EscapedWork
 from graphsafe.capture.child.compare import EQUAL, INCOMPARABLE, Difference, difference, incomparable_check, worse_check
 from graphsafe.capture.child.expected import EXPECTED, GIVEN, ConstructedState, Expected, StepResult
 from graphsafe.capture.child.probes.twin import compare_captures
@@ -46,7 +46,8 @@ def run(job: Job, channel: Channel) -> None:
         answer = session.record()
         channel.send(captured(session, answer))
         if isinstance(answer, CaptureFailure):
-            channel.send(Refused(answer.event))
+            if answer.event is not None:
+                channel.send(Diagnosis("operation", answer.event))
         else:
             beside = [StepEvent("hidden-sync", one.op, one.frames, one.span) for one in session.ranks.issued.beside]
             channel.send(EscapedWork((*answer.escaped(), *beside)))

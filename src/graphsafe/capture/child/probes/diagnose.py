@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from graphsafe.capture.answers.probes import Diagnosed
 from graphsafe.capture.child.session import CAPTURE_SEED, opened
 from graphsafe.capture.shared.job import Channel, Job
 
@@ -12,4 +11,6 @@ def run(job: Job, channel: Channel) -> None:
         session.warm_up_on_capture_stream()
         session.seed(CAPTURE_SEED)
         channel.phase("capture, watched")
-        channel.send(Diagnosed(session.device.diagnose(session.subject)))
+        diagnosis = session.device.diagnose(session.subject)
+        if diagnosis is not None:
+            channel.send(diagnosis)

@@ -12,8 +12,8 @@ from collections.abc import Set
 from dataclasses import replace
 
 from graphsafe.capture.answers.build import Limits
-from graphsafe.capture.answers.events import CaptureFailure, StepEvent
-from graphsafe.capture.answers.probes import EscapedWork, Reference, Refused, StepMemory
+from graphsafe.capture.answers.events import CaptureFailure, Diagnosis, StepEvent
+from graphsafe.capture.answers.probes import EscapedWork, Reference, StepMemory
 from graphsafe.capture.child.lines.carried import FromInputs, StillRead
 from graphsafe.capture.child.probes.capture import captured
 from graphsafe.capture.child.probes.construct import send_built
@@ -89,7 +89,8 @@ def _record(session: Session, unfilled: Set[str] = frozenset()) -> None:
         answer = session.device.record(session.subject)
     channel.send(replace(captured(session, answer), from_shapes=True))
     if isinstance(answer, CaptureFailure):
-        channel.send(Refused(answer.event))
+        if answer.event is not None:
+            channel.send(Diagnosis("operation", answer.event))
         return
     channel.send(EscapedWork(answer.escaped()))
     if not answer.nodes():

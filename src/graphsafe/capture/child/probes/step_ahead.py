@@ -15,8 +15,7 @@ from graphsafe.capture.child.state import inputs_of, reachable_state, tensors_ke
 from graphsafe.capture.child.state.generators import share_state
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.shared.frames import user_frames
-from graphsafe.capture.shared.memory_names import path_of
-from graphsafe.capture.shared.places import at_line
+from graphsafe.capture.shared.places import at_line, path_of
 from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.horizon import Aspect, Departure, Under
 

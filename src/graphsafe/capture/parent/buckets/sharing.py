@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from graphsafe.capture.answers.pool import CapturedBuckets, Capturing, FailedBucket, Mixed, Padding, Together
 from graphsafe.capture.parent.finding_table import finding_at
-from graphsafe.capture.parent.jobs import job_of, until_nothing_is_learned
+from graphsafe.capture.parent.jobs import job_of
 from graphsafe.capture.parent.probes import reported
 from graphsafe.capture.parent.ranks.rank import Rank
 from graphsafe.capture.parent.supervision.child_process import Child
@@ -19,7 +19,7 @@ from graphsafe.capture.parent.supervision.supervisor import Supervisor
 from graphsafe.capture.request import INTERNAL, CaptureRequest
 from graphsafe.capture.shared.job import PoolMember
 from graphsafe.report.model import CallSite, Finding, Level, Limit, Source
-from graphsafe.report.pool import NotCaptured, Padded, Pool, PoolBucket, padding_of
+from graphsafe.report.pool import NotCaptured, Pool, padding_of
 from graphsafe.report.probes.probe import Error, ProbeStatus
 from graphsafe.report.text import bucket_name, count, listed
 from graphsafe.rulebook.book import Rulebook
@@ -27,16 +27,6 @@ from graphsafe.rulebook.book import Rulebook
 _MOST_TRIES = 3
 "The largest number of tries. Each try leaves out the buckets at which earlier tries ended."
 Axes = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A bucket that may be captured together with others."""
-
-    axes: Axes
-    folder: Path
-    alone_bytes: int | None
-    "Number of bytes that the bucket's graph holds in a pool of its own."
 
 
 @dataclass
@@ -53,29 +43,26 @@ class Sharing:
     limits: list[Limit] = field(default_factory=list)
     pool: Pool | None = None
     _failed: list[FailedBucket] = field(default_factory=list)
-    _mixed: Mixed = field(default_factory=Mixed)
-    _padded: Sequence[Padded] = ()
-    _shared: Sequence[str] = ()
 
-    def run(self, candidates: Sequence[Candidate]) -> None:
+    def run(self, candidates: Sequence[PoolMember]) -> None:
         """Capture two or more candidates together. If a bucket ends the child, try again without that bucket."""
         ordered = sorted(candidates, key=lambda one: (_size(one.axes), one.alone_bytes or 0), reverse=True)
-
-        def capture(without: Sequence[Axes]) -> Axes | None:
+        without: list[Axes] = []
+        for _ in range(_MOST_TRIES):
             left = [one for one in ordered if one.axes not in without]
             if len(left) < 2:
-                return None
+                return
             place = self.folder / f"pool-{len(without)}"
             place.mkdir(parents=True)
-            together = tuple(PoolMember(dict(one.axes), str(one.folder)) for one in left)
             ranks = self.rank.job_fields(place.name)
-            job = job_of(self.request, "pool", place, self.device, left[0].axes, buckets=together, **ranks)
+            job = job_of(self.request, "pool", place, self.device, left[0].axes, buckets=tuple(left), **ranks)
             child = self.supervisor.run(job)
             ended = self._ended_by(child)
             self.pool = self._pool(child, left)
-            return self.rank.first(ended)
-
-        until_nothing_is_learned(_MOST_TRIES, capture, lambda ended: ended)
+            ended = self.rank.first(ended)
+            if ended is None:
+                return
+            without.append(ended)
 
     def _ended_by(self, child: Child) -> Axes | None:
         """Return the bucket that could not be built, stepped or captured together with the others, or None."""
@@ -91,21 +78,16 @@ class Sharing:
         self._failed += [] if failed is None else [failed]
         return None if failed is None else failed.axes
 
-    def _pool(self, child: Child, buckets: Sequence[Candidate]) -> Pool:
+    def _pool(self, child: Child, buckets: Sequence[PoolMember]) -> Pool:
         """Return the `pool` part of the report, from this child's answers."""
         answers, end = child.answers, child.ended
-        captured, together, mixed, padding = (
-            answers[CapturedBuckets],
-            answers[Together],
-            answers[Mixed],
-            answers.get(Padding),
-        )
+        captured, together, mixed = answers[CapturedBuckets], answers[Together], answers[Mixed]
+        padding = answers.get(Padding)
         entries = () if padding is None else padding.entries or ()
-        self._mixed, self._padded, self._shared = mixed, entries, together.shared
-        alone = {bucket_name(one.axes): one.alone_bytes for one in buckets}
-        known = [alone.get(bucket_name(one.axes)) for one in captured.buckets]
+        pairs = zip(captured.buckets, buckets, strict=False)  # the child captures the buckets in their order
+        kept = tuple(replace(one, alone_bytes=bucket.alone_bytes) for one, bucket in pairs)
         total = captured.pool_bytes
-        apart = [one for one in known if one is not None]
+        apart = [one.alone_bytes for one in kept if one.alone_bytes is not None]
         status, reason = self._status(child, padding is not None)
         if end.how in ("target", "state", "fault"):
             self.limits.append(Limit("pool", f"buckets on {self.device}", f"not captured in one pool: {end.why}"))
@@ -122,10 +104,7 @@ class Sharing:
             status,
             reason,
             seconds=round(child.seconds, 2),
-            buckets=tuple(
-                PoolBucket(one.axes, one.pool_bytes, one.held, alone_bytes)
-                for one, alone_bytes in zip(captured.buckets, known, strict=True)
-            ),
+            buckets=kept,
             pool_bytes=total,
             saved_bytes=sum(apart) - total if total is not None and len(apart) == len(buckets) else None,
             peak_bytes=together.peak_bytes,
@@ -154,7 +133,8 @@ class Sharing:
         """Return findings and limits. A failed capture is reported at the line that failed, everything else at the step
         itself."""
         found: list[Finding | Limit] = []
-        if self.pool is None:
+        pool = self.pool
+        if pool is None:
             return found
 
         def add(
@@ -167,17 +147,17 @@ class Sharing:
             frame = next(iter(reversed(failed.first_error.frames)), entry)
             because = f"Here {bucket_name(failed.axes)} is captured alone, but not after other buckets."
             add(frame, "GS607", "error", failed.first_error.message, because, {"bucket": failed.axes})
-        for each in self._mixed.different[:1]:
+        for each in pool.different[:1]:
             name, after = bucket_name(each.axes), bucket_name(each.after)
-            shares = f" They share {listed(self._shared, most=3)}." if self._shared else ""
+            shares = f" They share {listed(pool.shared, most=3)}." if pool.shared else ""
             because = f"Here a replay of {name} after one of {after} equals neither {name} alone nor eager "
             because += f"steps in that order.{shares}"
             add(entry, "GS704", "error", f"{name}, {listed(each.outputs, most=3)}", because, reported(each))
-        for lost in [one for one in self._mixed.overwritten if one.static][:1]:
+        for lost in [one for one in pool.overwritten if one.static][:1]:
             name = bucket_name(lost.axes)
             because = f"Here a replay of {bucket_name(lost.by)} changed {listed(lost.outputs, most=3)} of {name}."
             add(entry, "GS706", "warning", name, because, reported(lost))
-        padded = [(padding_of(one), one) for one in self._padded]
+        padded = [(padding_of(one), one) for one in pool.padding or ()]
         for kind, level, text in _PADDINGS:
             for one in [one for found_kind, one in padded if found_kind == kind][:1]:
                 expr = f"{bucket_name(one.axes)} with {count(one.live, 'live request')}"

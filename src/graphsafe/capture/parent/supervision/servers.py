@@ -68,13 +68,13 @@ class SharedServers:
         forked."""
         return None if self._clean is None else self._clean.branch()
 
-    def with_file(self, job: Job, check: Callable[[], None], wait: Callable[[Server], bool]) -> Server | str | None:
+    def with_file(self, job: Job, deadline: float, check: Callable[[], None]) -> Server | str | None:
         """Return a new server that has imported the file of the job's target. Return the reason if the import cannot be
         shared, and None if children cannot be forked.
 
         The imports at the beginning of the factory are made too, if they can be shared. The first caller starts the
-        import, and `wait` returns whether the server became ready. Other callers wait. Meanwhile they call `check`
-        again and again, and `check` may raise.
+        import, and waits until `deadline` at most. Other callers wait too. Meanwhile `check` is called again and again,
+        and may raise.
         """
         if self._clean is None:
             return None
@@ -85,7 +85,7 @@ class SharedServers:
         try:
             if file.server is None and file.refused is None:
                 server = self._clean.branch("prepare", job)
-                if server is not None and wait(server):
+                if server is not None and server.becomes_ready(deadline, check):
                     file.server = server
                 else:
                     file.refused = (server and server.refused) or "the import did not finish"
@@ -96,7 +96,7 @@ class SharedServers:
         if file.server is None:
             return file.refused
         server = file.server.branch("ahead", job)
-        if server is None or wait(server):
+        if server is None or server.becomes_ready(deadline, check):
             return server
         server.close()
         return file.server.branch()
@@ -136,14 +136,19 @@ class Server:
                 env=own_python.environment(),
             )
         server = Server(ours, process)
-        deadline = time.monotonic() + _START_SECONDS
         try:
-            while not (server.ready or server.gone) and time.monotonic() < deadline:
-                server.messages(0.5)
+            return server if server.becomes_ready(time.monotonic() + _START_SECONDS) else None
         finally:
             if not server.ready:  # this also happens if a signal interrupts the wait
                 server.close()
-        return server if server.ready else None
+
+    def becomes_ready(self, deadline: float, check: Callable[[], None] = lambda: None) -> bool:
+        """Wait until the server is ready or gone, until `deadline` at most. Return whether it is ready. Meanwhile
+        `check` is called again and again, and may raise."""
+        while not (self.ready or self.gone) and time.monotonic() < deadline:
+            check()
+            self.messages(_POLL)
+        return self.ready
 
     def branch(self, what: Import | None = None, job: Job | None = None, folder: str | None = None) -> Server | None:
         """Fork another server from this server. The new server makes the job's imports if `what` is given. Return None

@@ -25,12 +25,11 @@ from graphsafe.capture.shared.job import IMPORTS, WAITS_ALONE, Job, forget, gran
 _POLL = 0.02
 _FORKED = "forked subprocess"
 "Part of torch's error message if CUDA was started before the fork."
-Key = tuple[str, str]
-"The key of shared imports: a target, with the name of a simulated device, or `cuda` for all GPUs."
 
 
 class Supervisor:
-    """Runs the jobs of one target in children. Use it as a context manager: nothing is left running after the block.
+    """Runs the jobs of one target on one device in children. Use it as a context manager: nothing is left running after
+    the block.
 
     Children are forked from the server with the most imports. The first server has imported torch. The next has also
     imported the target's module, if that can be shared (`preparation`). The last one, started after the build child has
@@ -48,8 +47,8 @@ class Supervisor:
         waiting raises KeyboardInterrupt."""
         self.timeout = 300.0
         "Number of seconds allowed per child process."
-        self.not_shared: dict[Key, str] = {}
-        "The reason why children make their imports themselves."
+        self.not_shared: str | None = None
+        "The reason why children make their imports themselves, or None."
         self.coordinator = Coordinator(1)
         "Coordinates the ranks of the target, whose children wait for each other."
         self._progress = progress
@@ -59,18 +58,16 @@ class Supervisor:
         self._servers: list[Server] = []
         self._first: Server | None = None
         "The server that has imported none of the user's code. The server is started when a child needs it."
-        self._sources: dict[Key, Server] = {}
+        self._source: Server | None = None
         "The server to fork from, if it is not the first one."
-        self._following: dict[Key, Server] = {}
-        "Servers that are still importing the libraries of the build child."
+        self._following: Server | None = None
+        "The server that is still importing the libraries of the build child."
         self._fresh = False
-        self._followed: set[Key] = set()
-        """Keys whose libraries have been imported, or could not be imported. The import is tried only once, after one
-        of the build children."""
+        self._followed = False
+        "Whether the libraries of a build child have been imported, or could not be imported. This is tried only once."
         self._running: dict[int, Child] = {}
-        self._memory: dict[str, tuple[int | None, int | None]] = {}
-        """Device -> the peak memory of the target and the total memory of the device, in bytes, as the target's build
-        child reported them."""
+        self._memory: tuple[int | None, int | None] = (None, None)
+        "The peak memory of the target and the total memory of the device, in bytes, as the build child reported them."
         self._crowded: list[Child] = []
         "Children that ran out of memory while others were on their device."
         self._spawned: dict[int, subprocess.Popen[bytes]] = {}
@@ -99,17 +96,16 @@ class Supervisor:
             forget(job)
 
     def start(self, job: Job) -> Child:
-        key = key_of(job)
-        if key in self._following:
-            self._adopt(key, self._following.pop(key), time.monotonic() + self.timeout)
+        if self._following is not None:
+            following, self._following = self._following, None
+            self._adopt(following, time.monotonic() + self.timeout)
         child = Child(job)
-        may_share = not self._fresh and key not in self._sources and key not in self.not_shared
         self.coordinator.started(child)
         if self.coordinator.size > 1:
             # A module may ask for its rank when it is imported, so ranks do not share imports.
-            may_share, self.not_shared[key] = False, "each rank imports for itself"
-        if job.child == "build" and may_share:
-            self._import_once(key, child)
+            self.not_shared = "each rank imports for itself"
+        if job.child == "build" and not self._fresh and self._source is None and self.not_shared is None:
+            self._import_once(child)
         if child.end is None:
             self._launch(child)
         return child
@@ -171,7 +167,7 @@ class Supervisor:
 
     def _launch(self, child: Child, *, alone: bool = False) -> None:
         child.stay = self._enter(child, alone)
-        source = self._sources.get(key_of(child.job)) or self._without_users_code()
+        source = self._source or self._without_users_code()
         child.number = self._next = self._next + 1
         read, write = os.pipe()
         self._running[child.number] = child
@@ -187,7 +183,7 @@ class Supervisor:
         """Wait until there is room on the child's device. A simulated device always has room."""
         if not child.job.device.startswith("cuda"):
             return None
-        needed, total = self._memory.get(child.job.device, (None, None))
+        needed, total = self._memory
         stay = DeviceStay(child.job.device, self, needed, total, alone)
         before = time.monotonic()
         while not self._devices.enter(stay):
@@ -222,57 +218,48 @@ class Supervisor:
             child.is_alone = True
             grant_device(child.job, shared=stay is not None and stay.shared)
 
-    def _import_once(self, key: Key, child: Child) -> None:
+    def _import_once(self, child: Child) -> None:
         """Import the target's module for all children, within the build child's time limit."""
         deadline = child.started + self.timeout
-        found = self._shared.with_file(child.job, self._check, lambda server: self._becomes_ready(server, deadline))
+        found = self._shared.with_file(child.job, deadline, self._check)
         if isinstance(found, Server):
-            self._adopt(key, found, deadline)
+            self._adopt(found, deadline)
         elif found is not None:
-            self.not_shared[key] = found
+            self.not_shared = found
         if time.monotonic() - child.started > self.timeout:
             child.has_ended(None, "timeout")
-        elif key not in self._sources:
+        elif self._source is None:
             forget(child.job)
 
     def _follow(self, child: Child) -> None:
         """While the build child continues, import its factory's libraries into a new server."""
-        key = key_of(child.job)
-        source = self._sources.get(key)
-        imports = Path(child.job.folder, IMPORTS)
-        if child.name != "build" or source is None or key in self._followed or not imports.exists():
+        if child.name != "build" or self._source is None or self._followed:
             return
-        self._followed.add(key)
-        server = source.branch("follow", child.job)
-        if server is not None:
-            self._following[key] = server
+        if Path(child.job.folder, IMPORTS).exists():
+            self._followed = True
+            self._following = self._source.branch("follow", child.job)
 
-    def _adopt(self, key: Key, server: Server, deadline: float) -> None:
+    def _adopt(self, server: Server, deadline: float) -> None:
         """Fork from this server once it is ready. If this server cannot be used, keep the previous one."""
-        if self._becomes_ready(server, deadline):
+        if server.becomes_ready(deadline, self._check):
             self._servers.append(server)
-            self._sources[key] = server
+            self._source = server
         else:
-            self.not_shared[key] = server.refused or "the import did not finish"
+            self.not_shared = server.refused or "the import did not finish"
             server.close()
-
-    def _becomes_ready(self, server: Server, deadline: float) -> bool:
-        while not (server.ready or server.gone) and time.monotonic() < deadline:
-            self._check()
-            server.messages(_POLL)
-        return server.ready
 
     def _may_be_due_to_forking(self, child: Child) -> bool:
         """Return whether a build child may have failed because of shared imports. If so, the next build child makes its
         own imports."""
-        key, how = key_of(child.job), None if child.end is None else child.end.how
+        how = None if child.end is None else child.end.how
         if how not in ("fault", "target") and (how != "crashed" or child.phase.startswith("try")):
             return False
-        self._followed.add(key)
-        if key in self._following:
-            self._following.pop(key).close()
-        if self._sources.pop(key, None) is not None:
-            self.not_shared[key] = "the build failed after it"
+        self._followed = True
+        if self._following is not None:
+            self._following.close()
+            self._following = None
+        if self._source is not None:
+            self._source, self.not_shared = None, "the build failed after it"
             return True
         return _FORKED in str(child.answers) and self.use_fresh_interpreters()
 
@@ -318,7 +305,7 @@ class Supervisor:
         answers = child.answers
         memory = answers.get(DeviceMemory)
         if memory is not None:
-            self._memory[stay.device] = memory.peak, memory.total
+            self._memory = memory.peak, memory.total
         if stay.company and ran_out_of_memory(answers):
             self._crowded.append(child)
 
@@ -331,18 +318,16 @@ class Supervisor:
             return
         self._first = None if server is self._first else self._first
         self._servers.remove(server)
-        self._sources = {key: source for key, source in self._sources.items() if source is not server}
+        self._source = None if server is self._source else self._source
         server.close()
 
     def _close_servers(self) -> None:
-        for server in [*self._following.values(), *reversed(self._servers)]:
+        for server in [*filter(None, [self._following]), *reversed(self._servers)]:
             server.close()
         self._servers.clear()
-        self._first = None
-        self._following.clear()
-        for key in self._sources:
-            self.not_shared[key] = "children are fresh interpreters"
-        self._sources.clear()
+        if self._source is not None:
+            self.not_shared = "children are fresh interpreters"
+        self._first = self._source = self._following = None
 
     def _show_phase(self, child: Child, phase: str) -> None:
         if self._progress is not None and child.shown_phase != phase:
@@ -350,10 +335,6 @@ class Supervisor:
             axes = ",".join(f"{axis}={value}" for axis, value in child.job.axes.items())
             where = " ".join(part for part in (child.job.device, axes, child.name) if part)
             self._progress(f"{where}: {phase}")
-
-
-def key_of(job: Job) -> Key:
-    return job.target, job.imports_for
 
 
 def _spawn(job: Job, output: int) -> subprocess.Popen[bytes]:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import ast
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from graphsafe.capture.answers.events import StepEvent
-from graphsafe.capture.answers.probes import Diagnosed, EscapedWork, Ran, Reference, Refused, Watched
+from graphsafe.capture.answers.events import Diagnosis, StepEvent
+from graphsafe.capture.answers.probes import EscapedWork, Ran, Reference, Watched
 from graphsafe.capture.child.own_graphs.plain import Mark
-from graphsafe.capture.plan.shared.regions import function_of, functions_in
 from graphsafe.capture.shared.answers import Answers
-from graphsafe.capture.shared.classify import CODE_OF_CAUSE, code_of, span_of
+from graphsafe.capture.shared.classify import CODE_OF_CAUSE, code_of
 from graphsafe.capture.shared.places import is_within
 from graphsafe.optable import OpTable
 from graphsafe.report.model import CallSite, Span
@@ -20,7 +17,7 @@ from graphsafe.report.probes.capture import Capture
 from graphsafe.report.probes.state import Change, State
 
 _BREAKING = ("GS1", "GS2", "GS3", "GS5", "GS6")
-_HOST_STATE = ("host", "changes", "grows", "opaque")
+HOST_STATE = ("host", "changes", "grows", "opaque")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +75,14 @@ def _host_calls(answers: Answers) -> Iterator[Cause]:
 
 
 def _host_state(answers: Answers) -> Iterator[Cause]:
-    for change in _changed(answers):
-        if change.how in _HOST_STATE and change.frames:
+    for change in changed_state(answers):
+        if change.how in HOST_STATE and change.frames:
             code = "GS402" if change.how == "grows" else "GS702"
             yield Cause(code, f"`{change.name}` changes in every step", change.frames)
 
 
 def _filled(answers: Answers) -> Iterator[Cause]:
-    changed = _changed(answers)
+    changed = changed_state(answers)
     growing = [change.name for change in changed if change.how == "grows"]
     # A list that grows in every step also gets its first element in step 1. Later steps do not depend on this first
     # element.
@@ -96,73 +93,21 @@ def _filled(answers: Answers) -> Iterator[Cause]:
             yield Cause("GS701", f"`{name}` is initialized by the first step", change.frames, guarded=True)
 
 
-def without_line(answers: Answers) -> list[str]:
-    """Return the host state that changes in every step on an unknown line."""
-    return [change.name for change in _changed(answers) if change.how in ("host", "changes") and not change.frames]
-
-
-def unexplained(paths: Sequence[str], lines: Mapping[str, Sequence[tuple[CallSite, ...]]]) -> str | None:
-    """Return the first path without a known line. A known line for another path of the same object is enough."""
-    known = {_object_of(path) for path, found in lines.items() if any(found)}
-    return next((path for path in paths if not any(lines.get(path, ())) and _object_of(path) not in known), None)
-
-
-def _object_of(path: str) -> str:
-    return path.partition("[")[0].rpartition(".")[0]
-
-
-def host_causes(lines: Mapping[str, Sequence[tuple[CallSite, ...]]]) -> list[Cause]:
-    places = [(path, frames) for path, found in lines.items() for frames in found if frames]
-    return [Cause("GS702", f"`{path}` changes from step to step", frames) for path, frames in dict.fromkeys(places)]
-
-
-def readers(answers: Answers, paths: Iterable[str]) -> list[Cause]:
-    """Return a cause for each line that ran and uses state at one of these paths. Such a line may make another decision
-    in a later step."""
-    words = ([word for word in re.findall(r"\w+", path) if not word.isdigit()] for path in paths)
-    names = {part for found in words for part in found[-1:]}
-    found: list[Cause] = []
-    for path, lines in answers[Ran].lines.items():
-        ran = set(lines)
-        for function in functions_in(path):
-            for node in ast.walk(function.node):
-                if isinstance(node, ast.expr) and _uses(node, names) and node.lineno in ran:
-                    site = CallSite(path, node.lineno, function.name)
-                    if function_of(site) is function:
-                        reason = "it uses state that changes from step to step"
-                        found.append(Cause("GS702", reason, (site,), derived=True, span=span_of(node)))
-    return list(dict.fromkeys(found))
-
-
-def _uses(node: ast.AST, names: Set[str]) -> bool:
-    if isinstance(node, ast.Attribute):
-        return node.attr in names
-    if isinstance(node, ast.Subscript):
-        return isinstance(node.slice, ast.Constant) and node.slice.value in names
-    return isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load)
-
-
-def changing(answers: Answers) -> list[str]:
-    """Return the host state that every step changes, on known or unknown lines."""
-    return [change.name for change in _changed(answers) if change.how in _HOST_STATE]
-
-
 def rebindings(answers: Answers) -> dict[str, tuple[CallSite, ...]]:
     """Return state that every step binds to a new tensor -> the lines that bind it."""
-    return {change.name: change.frames for change in _changed(answers) if change.how == "rebound"}
+    return {change.name: change.frames for change in changed_state(answers) if change.how == "rebound"}
 
 
-def _changed(answers: Answers) -> tuple[Change, ...]:
+def changed_state(answers: Answers) -> tuple[Change, ...]:
     return answers[State].changed or ()
 
 
 def _failure(answers: Answers, ops: OpTable) -> Iterator[Cause]:
-    error, diagnosis = answers[Capture].first_error, answers[Diagnosed].diagnosis
-    event = diagnosis.event if diagnosis is not None else answers[Refused].event
-    if event is not None and event.frames:
-        code = None if diagnosis is None else CODE_OF_CAUSE.get(diagnosis.cause)
+    error, diagnosis = answers[Capture].first_error, answers.get(Diagnosis)
+    if diagnosis is not None and diagnosis.event.frames:
+        event = diagnosis.event
         reason = event.op if error is None else error.message or event.op
-        code = code or code_of(event, ops) or "GS607"
+        code = CODE_OF_CAUSE.get(diagnosis.cause) or code_of(event, ops) or "GS607"
         yield Cause(code, reason, event.frames, span=event.span, asked=_asks(event))
     elif error is not None and error.frames:
         yield Cause("GS607", error.message, error.frames)

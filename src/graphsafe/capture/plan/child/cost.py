@@ -35,18 +35,14 @@ class Groups:
     def __init__(self, log: Log) -> None:
         numbers: dict[tuple[CallSite, ...], int] = {}
         self._covered: dict[Region, dict[int, tuple[int, Group]]] = {}
-        self._rows: list[tuple[int, Group, Op | None]] = []
+        # The visit with index `n` begins right before the operations whose `after` is larger than `n`.
+        rows: list[tuple[tuple[int, int], tuple[CallSite, ...], Group, Op | None]]
+        rows = [((at, 0), visit.frames, ("visit", at), None) for at, visit in enumerate(log.visits)]
+        rows += [((op.after - 1, 1), op.frames, () if op.visit is None else ("visit", op.visit), op) for op in log.ops]
+        rows.sort(key=lambda row: row[0])
+        self._rows = [(numbers.setdefault(frames, len(numbers)), group, op) for _, frames, group, op in rows]
         """For each operation: the number of its call stack, the group that it has if no candidate is chosen, and the
         operation itself. At the beginning of a visit there is a row with None in place of an operation."""
-        visits = iter(enumerate(log.visits))
-        reported = 0
-        for op in (*log.ops, None):
-            for number, visit in itertools.islice(visits, (len(log.visits) if op is None else op.after) - reported):
-                self._rows.append((numbers.setdefault(visit.frames, len(numbers)), ("visit", number), None))
-                reported = number + 1
-            if op is not None:
-                group: Group = () if op.visit is None else ("visit", op.visit)
-                self._rows.append((numbers.setdefault(op.frames, len(numbers)), group, op))
         self._frames = list(numbers)
 
     def of(self, candidates: Sequence[Region]) -> Iterator[tuple[Group, Op | None]]:
@@ -93,10 +89,7 @@ def cost_of(log: Log, candidates: Sequence[Region], groups: Groups | None = None
 
 
 def in_region(frame: CallSite, region: Region) -> bool:
-    if frame.path != region.path or frame.line not in lines_of(region):
-        return False
-    function = function_of(frame)
-    return function is not None and (function.name, function.line) == (region.function, region.line)
+    return frame.path == region.path and frame.line in lines_of(region) and function_of(frame) is function_with(region)
 
 
 def cheaper(log: Log, regions: Sequence[Region]) -> tuple[Region, ...]:

@@ -23,7 +23,7 @@ from typing import Any
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.plan.child.box import Box, Edit, unused
 from graphsafe.capture.plan.child.plan_data import causes_in
-from graphsafe.capture.plan.child.rewrite import living
+from graphsafe.capture.plan.child.rewrite import living, mangled
 from graphsafe.capture.plan.child.search import Search
 from graphsafe.capture.plan.shared.marks import FOUND
 from graphsafe.capture.plan.shared.passed import between
@@ -308,10 +308,6 @@ _WORDS = re.compile(r"(?<!\w)__\w*?[^\W_]\w*")
 
 def with_mangled_names(text: str, owner: str) -> str:
     """Write private names in the mangled form of their class, because emitted code is outside of the class."""
-
-    def mangled(word: re.Match[str]) -> str:
-        return word[0] if word[0].endswith("__") else f"_{owner.lstrip('_')}{word[0]}"
-
     if "__" not in text:
         return text
     lines = text.splitlines(keepends=True)
@@ -323,7 +319,8 @@ def with_mangled_names(text: str, owner: str) -> str:
         )
         if token.start[0] == token.end[0] and (token.type == tokenize.NAME or formatted):
             line, start, end = lines[token.start[0] - 1], token.start[1] + indent, token.end[1] + indent
-            lines[token.start[0] - 1] = line[:start] + _WORDS.sub(mangled, line[start:end]) + line[end:]
+            text = _WORDS.sub(lambda word: mangled(word[0], owner), line[start:end])
+            lines[token.start[0] - 1] = line[:start] + text + line[end:]
     return "".join(lines)
 
 

@@ -22,20 +22,10 @@ from graphsafe.capture.child.session import Session, opened
 from graphsafe.capture.child.state import Snapshot
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.plan.child.call import Call, GuardBroken
-from graphsafe.capture.plan.child.causes import (
-    Cause,
-    changing,
-    host_causes,
-    judged,
-    known_causes,
-    readers,
-    rebindings,
-    unexplained,
-    without_line,
-)
+from graphsafe.capture.plan.child.causes import Cause, judged, known_causes, rebindings
 from graphsafe.capture.plan.child.emit import Unemittable, emitted
 from graphsafe.capture.plan.child.freezes import Need
-from graphsafe.capture.plan.child.host_lines import following, lines_that_change
+from graphsafe.capture.plan.child.host_lines import host_causes
 from graphsafe.capture.plan.child.plan_data import planned, timed
 from graphsafe.capture.plan.child.rewrite import cut
 from graphsafe.capture.plan.child.runtime import PlannedRecording, record
@@ -82,20 +72,8 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any, split:
     table = load_rulebook().ops
     start = Snapshot(session.device, session.subject)
     session.warm_up_on_capture_stream()
-    causes = known_causes(answers, table)
-    unknown = without_line(answers)
-    if unknown:
-        lines = lines_that_change(session, unknown)
-        lost = unexplained(unknown, lines)
-        if lost is not None:
-            raise Unplannable(f"`{lost}` changes in every step, and the line that changes it is not known")
-        causes += host_causes(lines)
-    begin = Snapshot(session.device, session.subject)
-    changed = changing(answers)
-    inconstant = [path for path in following(session) if path not in changed]
-    causes += host_causes(lines_that_change(session, inconstant)) if inconstant else []
-    begin.put_back()
-    causes += readers(answers, [*changed, *inconstant])
+    on_host, begin = host_causes(session, answers)
+    causes = [*known_causes(answers, table), *on_host]
     failures = [failure for failure in answers[Learned].failures if failure.frames]
     causes += [Cause("GS607", failure.message, failure.frames, span=failure.span) for failure in failures]
     # Marks refer to the target's own functions, so the statements of these functions are then not split.
@@ -212,7 +190,8 @@ def _record(session: Session, channel: Channel, search: Search, start: Snapshot)
     reason = f"a segment cannot be captured: {recording.message}"
     frames, span = recording.frames, recording.span
     span = search.split.part(frames[-1], span) if frames else None
-    channel.send(SegmentFailure(recording.message, search.split.original(frames), span), Planned().because(reason))
+    failure = SegmentFailure(recording.message, frames=search.split.original(frames), span=span)
+    channel.send(failure, Planned().because(reason))
     return None
 
 

@@ -117,17 +117,21 @@ def _rewritten(source: Function, regions: Mapping[int, Region], original: CodeTy
         place.block[place.start : place.stop] = _break(twin, number, place)
     _bind(changed, moved - source.globals - source.nonlocals)
     changed.decorator_list = []
-    _Mangled(source.owner).visit(changed)
     # The factory has the closure's variables, so that the function inside it gets the same closure.
     [factory] = _parsed(f"def {_FACTORY}(): {' = '.join([*original.co_freevars, 'None'])}", changed)
     factory.body.append(changed)
-    tree = ast.Module([factory], [])
+    top = factory
+    if source.owner is not None:  # in a class, Python mangles private names
+        [top] = _parsed(f"class {source.owner}: pass", changed)
+        top.body = [factory]
+    tree = ast.Module([top], [])
     try:
         flags = original.co_flags & __future__.annotations.compiler_flag
         made = compile(ast.fix_missing_locations(tree), source.path, "exec", flags, dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         raise Uncuttable(some, str(error)) from error
-    code = _inner(_inner(made, _FACTORY), changed.name)
+    code = _inner(made if source.owner is None else _inner(made, source.owner), _FACTORY)
+    code = _inner(code, changed.name)
     if code.co_freevars != original.co_freevars:
         raise Uncuttable(some, "its closure would change")
     return _named(code, original.co_qualname) if sys.version_info >= (3, 11) else code
@@ -145,7 +149,7 @@ def _named(code: CodeType, name: str) -> CodeType:
 def _break(source: Function, number: int, place: Place) -> list[ast.stmt]:
     """Return the definition `def eager(): nonlocal ...; statements`, and the call of the hook."""
     statements, ends = place.statements, source.ends(place)
-    outputs = () if ends else source.outputs(place)
+    outputs = () if ends else tuple(mangled(name, source.owner) for name in source.outputs(place))
     stored = stores_in(statements)
     scopes = {"global": stored & source.globals, "nonlocal": stored - source.globals}
     head = [f"    {scope} {', '.join(sorted(names))}" for scope, names in scopes.items() if names]
@@ -205,21 +209,8 @@ class _Moved(ast.NodeTransformer):
     visit_Lambda = visit_FunctionDef
 
 
-class _Mangled(ast.NodeTransformer):
-    """Mangles private names as their class would, because the function is compiled without its class."""
-
-    def __init__(self, owner: str | None) -> None:
-        self._prefix = None if owner is None else f"_{owner.lstrip('_')}"
-
-    def _name(self, name: str) -> str:
-        private = name.startswith("__") and not name.endswith("__") and self._prefix is not None
-        return f"{self._prefix}{name}" if private else name
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        self.generic_visit(node)
-        node.attr = self._name(node.attr)
-        return node
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        node.id = self._name(node.id)
-        return node
+def mangled(name: str, owner: str | None) -> str:
+    """Return a name as Python changes it in a class, if it is private."""
+    if owner is None or not name.startswith("__") or name.endswith("__"):
+        return name
+    return f"_{owner.lstrip('_')}{name}"

@@ -11,7 +11,6 @@ from typing import Any
 
 from graphsafe.capture.answers.plan import Checked, Emitted, Learned, Planned, SegmentFailure
 from graphsafe.capture.answers.probes import Marks
-from graphsafe.capture.parent.jobs import until_nothing_is_learned
 from graphsafe.capture.parent.supervision.child_process import Child
 from graphsafe.capture.parent.supervision.device_use import ran_out_of_memory
 from graphsafe.capture.plan.shared.marks import CODE, marks
@@ -86,15 +85,18 @@ class Planning:
         return plan
 
     def _search(self) -> Child:
-        def plan(failures: Sequence[SegmentFailure]) -> Child:
-            known: list[SegmentFailure] = []
-            for failure in failures:
-                known = learned(known, failure)
+        """Run the planning child, again for each segment whose capture fails, with all failures so far."""
+        known: list[SegmentFailure] = []
+        job = self.job("plan")
+        for _ in range(_MOST_CHILDREN):
             write_answers(self.folder, "learned", Learned(tuple(known)))
-            forget(self.job("plan"))
-            return self.run(self.job("plan"))
-
-        return until_nothing_is_learned(_MOST_CHILDREN, plan, _lesson_of)
+            forget(job)
+            child = self.run(job)
+            failure = child.answers.get(SegmentFailure)
+            if failure is None or not failure.frames or ran_out_of_memory(failure):
+                break
+            known = learned(known, failure)
+        return child
 
     def _emit(self, plan: Plan, code: Emitted) -> None:
         """Test the code that applies the plan by running it, then write the code to its file. If no code is written, a
@@ -129,12 +131,6 @@ class Planning:
 
     def _limit(self, kind: str, why: str) -> None:
         self.limits.append(Limit(kind, self.request.called, why))
-
-
-def _lesson_of(child: Child) -> SegmentFailure | None:
-    """Return the segment whose capture failed, or None if the next child cannot learn from it."""
-    failure = child.answers.get(SegmentFailure)
-    return None if failure is None or not failure.frames or ran_out_of_memory(failure) else failure
 
 
 def of_plain_step(plan: Plan | None, what: str) -> Plan | None:

@@ -25,9 +25,8 @@ from graphsafe.capture.plan.shared.statements import (
     stores_in,
     within,
 )
-from graphsafe.capture.shared.classify import tree_of
+from graphsafe.capture.shared.classify import functions_of
 from graphsafe.report.model import CallSite
-from graphsafe.report.source import file_lines
 
 _UNCUTTABLE = (ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith)
 _INLINED = (".<listcomp>", ".<genexpr>", ".<dictcomp>", ".<setcomp>")
@@ -310,19 +309,5 @@ def _overlap(one: Region, other: Region) -> bool:
 
 @functools.cache
 def functions_in(path: str) -> tuple[Function, ...]:
-    tree = tree_of(file_lines(path))
-    found: list[Function] = []
-
-    def visit(node: ast.AST, names: tuple[str, ...], owner: str | None) -> None:
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                if isinstance(child, ast.FunctionDef):
-                    found.append(Function(path, ".".join((*names, child.name)), child, owner))
-                visit(child, (*names, child.name), owner)
-            elif isinstance(child, ast.ClassDef):
-                visit(child, (*names, child.name), child.name)
-            else:
-                visit(child, names, owner)
-
-    visit(tree, (), None)
-    return tuple(found)
+    named = [(one.name, one.node, one.owner) for one in functions_of(path)]
+    return tuple(Function(path, name, node, owner) for name, node, owner in named if isinstance(node, ast.FunctionDef))
