@@ -18,7 +18,7 @@ import torch
 from graphsafe.capture.shared.frames import user_frames, user_frames_now
 from graphsafe.capture.shared.replaced import replaced
 from graphsafe.run.child.book import Book
-from graphsafe.run.child.failures.handlers import is_watched
+from graphsafe.run.child.failed_captures import is_watched
 from graphsafe.run.child.generators import register
 from graphsafe.run.child.optimizers import state_of
 from graphsafe.run.counters import LAST_RUN, NO_ROOM, ROOM
@@ -128,7 +128,7 @@ def _replay(original: Any, book: Book) -> Any:
         result = original(self)
         if pinned is not None:
             safely(pinned.replayed)
-        if not record.draws.is_known:
+        if record.draws.names is None:
             safely(record.draws.replayed)
         cells, slot = book.counters.cells, record.slot
         cells[slot] += 1

@@ -15,8 +15,7 @@ from graphsafe.run.child.sight import Contents, Sight
 
 
 class Lending:
-    """The tensors in a pool that one graph makes and a later graph of the pool reads. Call the methods with torch
-    functions disabled.
+    """The tensors in a pool that one graph makes and a later graph of the pool reads.
 
     If the program frees such a tensor, a later capture may give its memory to another graph of the pool. Replays of
     that graph then overwrite data that the reading graph needs. This does no harm as long as a graph that makes the
@@ -62,7 +61,7 @@ class Lending:
 
 
 class Memories:
-    """The memory that the graphs use. Call the methods with torch functions disabled."""
+    """The memory that the graphs use."""
 
     def __init__(self, sight: Sight, replays: Callable[[int], int], tell: Callable[[bool], None]) -> None:
         """Start without memory.

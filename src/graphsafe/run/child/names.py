@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import torch
 
-from graphsafe.capture.shared.frames import frames_from, is_user_file, user_frames_now
+from graphsafe.capture.shared.frames import frames_from, is_user_file
 
 _MOST_OBJECTS = 50_000
 _DEEPEST = 24
@@ -66,7 +66,7 @@ class Name:
 def names_in(frames: Sequence[FrameType]) -> dict[int, list[Name]]:
     """Return the names of the tensors that can be reached from the variables of `frames`, by storage number.
 
-    `frames` begins with the innermost frame, and the shortest names come first. Call it with torch functions disabled.
+    `frames` begins with the innermost frame, and the shortest names come first.
     """
     found: dict[int, list[Name]] = {}
     todo: deque[tuple[str, Any, weakref.ref[Any] | None, tuple[Move, ...]]] = deque()
@@ -92,16 +92,10 @@ def names_in(frames: Sequence[FrameType]) -> dict[int, list[Name]]:
     return found
 
 
-def names_now(frame: FrameType) -> dict[int, list[Name]]:
-    """Return the names of the tensors that can be reached from the variables of `frame` and of its callers."""
-    with torch._C.DisableTorchFunction():
-        return names_in(user_frames_now(frame))
-
-
 def graphed_results(graph: Any, frame: FrameType) -> dict[int, list[Name]]:
     """Return the results of a function that `make_graphed_callables` captures in `graph`, by storage number.
 
-    No variable of the program holds these results. Call it with torch functions disabled.
+    No variable of the program holds these results.
     """
     maker = next((one for one in frames_from(frame) if one.f_code.co_name == "make_graphed_callables"), None)
     shown = {} if maker is None else locals_of(maker)

@@ -1,5 +1,5 @@
 """Finds the values that the captured step of an optimizer froze, and the state that the optimizer first made in the
-capture.
+capture. Also finds gradients that a graph writes but that no optimizer reads.
 
 A schedule writes a new learning rate into `optimizer.param_groups`, but replays do not read the rate there, unless it
 is a tensor. A weight that the program freezes or thaws after the capture is trained as before. Steps are recorded only
@@ -8,9 +8,10 @@ while a capture runs, so that eager steps cost nothing.
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -20,8 +21,8 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.names import storage_numbers
-from graphsafe.run.facts import Changed, MadeState
+from graphsafe.run.child.names import Name, storage_numbers
+from graphsafe.run.facts import Calls, Changed, MadeState
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,3 +140,42 @@ def state_of(optimizer: torch.optim.Optimizer) -> Collection[int]:
         states = [one for each in optimizer.state.values() for one in each.values()]
         return storage_numbers(one for one in states if isinstance(one, torch.Tensor))
     return ()
+
+
+class Gradients:
+    """The gradients among a graph's results, weakly referenced. The program may drop them between replays.
+
+    `optimizer.zero_grad()` sets each `weight.grad` to None. Suppose that a graph contains the backward pass, but
+    neither `zero_grad` nor the optimizer's step. Its replays then write to the gradient tensors of the capture. The
+    optimizer's eager step then finds no gradients and does nothing.
+    """
+
+    def __init__(self, names: Iterable[Name] = ()) -> None:
+        """Take the gradients among the names of the graph's results."""
+        own = [name for name in names if name.way[-1:] == (("attribute", "grad"),)]
+        self._weights = [weakref.ref(weight) for name in own if (weight := name.owner()) is not None]
+        self._watched = [weakref.ref(grad, self._gone) for name in own if (grad := name.tensor()) is not None]
+        self._replays = 0
+        self.let_go: Calls = ()
+        "The calls that led to the line that dropped the first gradient."
+        self.skipped = 0
+        "The number of weights that had no gradient at an eager step after a replay."
+
+    def _gone(self, _: Any) -> None:
+        if not sys.is_finalizing():
+            with suppress(Exception):
+                self.let_go = self.let_go or user_frames()[0]
+
+    def stepping(self, optimizer: torch.optim.Optimizer, replays: int) -> bool:
+        """Return whether this eager step is the first that finds no gradient after a replay.
+
+        `replays` is the number of replays so far.
+        """
+        before, self._replays = self._replays, replays
+        if self.skipped or not self.let_go or replays <= before:
+            return False
+        own = {id(weight) for reference in self._weights if (weight := reference()) is not None}
+        given = [one for group in optimizer.param_groups for one in group["params"] if id(one) in own]
+        if all(one.grad is None for one in given):
+            self.skipped = len(given)
+        return bool(self.skipped)

@@ -102,7 +102,7 @@ class Memory:
             self._suspect(self)
 
     def look(self, maker: Callable[[torch.Tensor], CallSite | None]) -> None:
-        """Update `status`. Call it with torch functions disabled.
+        """Update `status`.
 
         `maker` returns the line that made a tensor. Memory that nothing holds is lost. Memory that something holds is
         lost only if a module's parameter or buffer is now another tensor; other variables may have been reused on

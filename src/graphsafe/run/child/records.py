@@ -12,12 +12,11 @@ from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 from graphsafe.report.reading import members
 from graphsafe.run.child.generators import Draws
-from graphsafe.run.child.gradients import Gradients
 from graphsafe.run.child.keys import Key
 from graphsafe.run.child.names import Name, Place
-from graphsafe.run.child.optimizers import Stepped, SteppedOptimizers
+from graphsafe.run.child.optimizers import Gradients, Stepped, SteppedOptimizers
+from graphsafe.run.child.outputs import Outputs
 from graphsafe.run.child.outside import Memory
-from graphsafe.run.child.results.outputs import Outputs
 from graphsafe.run.child.rotations import Rotation
 from graphsafe.run.child.sight import Contents, LetGo
 from graphsafe.run.facts import CaptureFacts, GraphFacts, LentUse, OutsideUse, Rotated
@@ -119,10 +118,10 @@ class GraphRecord(CaptureFacts):
             pool_bytes=seen.pool_bytes,
             collectives=seen.collectives,
             outside=(*(use.facts() for use in self.uses), *(seen.casts.facts() if seen.casts is not None else ())),
-            held_outputs=self.outputs.held,
             key=self.key.texts(),
             decided=self.key.decided,
-            gradients=self.gradients.dropped,
+            let_go=self.gradients.let_go,
+            skipped=self.gradients.skipped,
             made=self.optimizers.made,
             rotated=self._rotated(),
             generators=self.draws.facts(self.key.seeded),

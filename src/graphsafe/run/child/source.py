@@ -69,7 +69,7 @@ def running_call(path: str, place: Span) -> ast.Call | None:
     return next((one for one in calls if span_of(one) == place), None)
 
 
-def innermost(path: str, line: int, *kinds: type[ast.AST]) -> Any:
+def innermost(path: str, line: int, *kinds: Any) -> Any:
     """Return the innermost syntax node of these kinds that contains a line, or None."""
     return next((one for one in reversed(holding(path, line)) if isinstance(one, kinds)), None)
 
@@ -143,7 +143,7 @@ def captured_statements(path: str, line: int) -> Sequence[ast.stmt]:
     for node in reversed(holding(path, line)):
         if isinstance(node, ast.With) and any("graph" in ast.unparse(item.context_expr) for item in node.items):
             return node.body
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        if isinstance(node, Function):
             break
         if isinstance(node, ast.stmt):
             block = block_with(path, node)

@@ -15,6 +15,7 @@ import threading
 import time
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from torch.nn.modules.module import (
@@ -89,9 +90,10 @@ class Watch:
         self.book: Book = Book(sight, counters, self._tell, options)
         sight.watch_steps(self.book.steps)
         sight.watch_moves(self.book.memories.leaving, self.book.memories.losing)
+        registering = partial(self.book.safely, self.book.registering)
         for hooked_in in (
-            register_module_parameter_registration_hook(self.book.registering),
-            register_module_buffer_registration_hook(self.book.registering),
+            register_module_parameter_registration_hook(registering),
+            register_module_buffer_registration_hook(registering),
             register_optimizer_step_pre_hook(lambda one, *_: self.book.safely(self.book.stepping, one)),
         ):
             self._entered.callback(hooked_in.remove)

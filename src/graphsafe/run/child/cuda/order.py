@@ -20,6 +20,7 @@ import torch
 
 from graphsafe.capture.device.cuda.nodes import GraphNode
 from graphsafe.capture.device.races import Access as Elements
+from graphsafe.capture.shared.classify import Function
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.failure import in_one_line
 from graphsafe.report.model import CallSite
@@ -200,7 +201,7 @@ def _writes(path: str, line: int) -> dict[int, frozenset[str]]:
     Only writes up to `line` are included. If the block begins on `line`, all writes are included, because Python ends a
     `with` on its first line.
     """
-    block = innermost(path, line, ast.With, ast.For, ast.While, ast.FunctionDef, ast.AsyncFunctionDef)
+    block = innermost(path, line, ast.With, ast.For, ast.While, Function)
     found: dict[int, frozenset[str]] = {}
     for node in ast.walk(block) if block is not None else ():
         names = frozenset(map(ast.unparse, written_in_place(node)))

@@ -45,7 +45,7 @@ from graphsafe.run.child.cuda.order import CudaOrder
 from graphsafe.run.child.cuda.pinned import PinnedReads
 from graphsafe.run.child.cuda.stacks import active_addresses, makers, pool_lines, record_stacks
 from graphsafe.run.child.cuda.waits import current_stream, watch_waits
-from graphsafe.run.child.failures.guilty import raised_by
+from graphsafe.run.child.guilty import raised_by
 from graphsafe.run.child.names import Name, Place, storage_number
 from graphsafe.run.child.refills import Frames, Unordered
 from graphsafe.run.child.sight import Contents, Sight, Touch

@@ -26,7 +26,7 @@ from graphsafe.capture.device.cuda import gpu_trace
 from graphsafe.capture.shared.frames import frames_from, is_user_file, user_frames, user_frames_now
 from graphsafe.capture.shared.replaced import replaced
 from graphsafe.run.child.cuda.order import CudaOrder
-from graphsafe.run.child.failures.guilty import waiting
+from graphsafe.run.child.guilty import waiting
 from graphsafe.run.child.refills import Stream
 from graphsafe.run.child.waits import Waits
 

@@ -71,7 +71,7 @@ class _Stale:
 
 
 class Results:
-    """The variables that hold results of a process's graphs. Call the methods with torch functions disabled.
+    """The variables that hold results of a process's graphs.
 
     With `is_reading_told`, eager operations can be seen, and reads are reported to `read`. Without it, a result counts
     as read if one of the next statements in the block of the later replay reads it.
@@ -160,9 +160,7 @@ class Results:
 
     def _overwritten(self, one: _Stale, read: CallSite) -> None:
         later = None if one.at is None else read
-        one.owner.outputs.held.overwritten = Overwritten(
-            one.at or read, one.replay, one.by.number, later, one.variable.name
-        )
+        one.owner.overwritten = Overwritten(one.at or read, one.replay, one.by.number, later, one.variable.name)
 
 
 def _overlap(place: Place, others: Iterable[Place]) -> bool:

@@ -39,10 +39,7 @@ class Meetings:
         self._times: Counter[tuple[GraphRecord, CallSite]] = Counter()
 
     def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: tuple[CallSite, ...]) -> bool:
-        """Record the replay, with torch functions disabled.
-
-        Return whether the replay overwrites a result that waits in an expression for this replay's result.
-        """
+        """Record the replay. Return whether it overwrites a result that waits in an expression for the new result."""
         before, self._first[record] = self._first.get(record, {}), {}
         held = record.outputs.holders()
         for frame in frames:
@@ -56,7 +53,7 @@ class Meetings:
                 read = call_site(frame.f_code, line)
                 self._times[record, read] += 1
                 if self._times[record, read] == _ENOUGH:
-                    record.outputs.held.overwritten = Overwritten(read, sites, record.number)
+                    record.overwritten = Overwritten(read, sites, record.number)
                     return True
         return False
 

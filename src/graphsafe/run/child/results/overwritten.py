@@ -23,8 +23,8 @@ from graphsafe.failure import in_one_line
 from graphsafe.report.model import CallSite
 from graphsafe.report.source import kept_by_lines
 from graphsafe.run.child.names import locals_of, storage_number
+from graphsafe.run.child.outputs import PUTS
 from graphsafe.run.child.records import GraphRecord
-from graphsafe.run.child.results.outputs import PUTS
 from graphsafe.run.child.source import lines_of
 from graphsafe.run.facts import Overwritten
 
@@ -78,7 +78,7 @@ class Reads:
             return
         for owner, storage in record.overwrites:
             count = self._replays(owner.number)
-            if not count or owner.dropped is not None or owner.outputs.held.overwritten is not None:
+            if not count or owner.dropped is not None or owner.overwritten is not None:
                 continue
             for frame in frames:
                 code = frame.f_code
@@ -115,11 +115,11 @@ class Reads:
         before = self._watched.get(code, [])
         still = []
         for one in before:
-            if one.owner.outputs.held.overwritten is not None or self._replays(one.owner.number) != one.count:
+            if one.owner.overwritten is not None or self._replays(one.owner.number) != one.count:
                 continue
             if one.running is not None:
                 read = call_site(code, one.running)
-                one.owner.outputs.held.overwritten = Overwritten(read, one.replay, one.by)
+                one.owner.overwritten = Overwritten(read, one.replay, one.by)
                 self._tell()
                 continue
             reads = line in one.lines and one.name in _holding(frame, one.storage)

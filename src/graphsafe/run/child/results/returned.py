@@ -22,8 +22,7 @@ from graphsafe.capture.shared.frames import call_site, position_in
 from graphsafe.report.model import CallSite, Span
 from graphsafe.run.child.frozen.origins import running_in
 from graphsafe.run.child.names import elements_of, storage_number
-from graphsafe.run.child.results.built import building_line
-from graphsafe.run.child.results.outputs import puts_of
+from graphsafe.run.child.outputs import building_line, puts_of
 from graphsafe.run.child.source import base_of, lines_of, running_call, tree_of_code, unchanged
 
 _ENOUGH = 3
@@ -38,7 +37,7 @@ _MOST_ITEMS = 64
 def returned_and_kept(storages: frozenset[int], frames: Sequence[FrameType], look: int) -> CallSite | None:
     """Return the line at which a running function keeps results whose memory is in these storages.
 
-    `look` is the number of this check. Call it with torch functions disabled.
+    `look` is the number of this check.
     """
     for frame in frames:
         code = frame.f_code

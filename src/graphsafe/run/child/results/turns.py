@@ -72,7 +72,7 @@ class _Turn:
 
 
 class Turns:
-    """The last known replay of each graph. Call the method with torch functions disabled."""
+    """The last known replay of each graph."""
 
     def __init__(self) -> None:
         self._last: dict[GraphRecord, _Turn] = {}
@@ -92,12 +92,12 @@ class Turns:
                 read = None if line is None else _read_next(record, frame, line, stack[at + 1 :])
                 if read is not None:
                     place = call_site(frame.f_code, read.line)
-                    record.outputs.held.overwritten = Overwritten(place, sites, record.number, kept=read.text)
+                    record.overwritten = Overwritten(place, sites, record.number, kept=read.text)
                     return True
         return False
 
     def is_wanted(self, record: GraphRecord) -> bool:
-        return record.outputs.held.overwritten is None and self._changes.get(record, 0) < _MOST_TURNS
+        return record.overwritten is None and self._changes.get(record, 0) < _MOST_TURNS
 
 
 def _line(code: CodeType, instruction: int) -> int | None:

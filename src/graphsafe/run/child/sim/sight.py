@@ -40,7 +40,7 @@ from graphsafe.capture.shared.collectives import is_collective
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.failures.guilty import raised_by
+from graphsafe.run.child.guilty import raised_by
 from graphsafe.run.child.host_inputs import HostInputs
 from graphsafe.run.child.names import Name, Place, place_of, storage_number, storage_numbers
 from graphsafe.run.child.refills import Parts, Refills, Unordered, parts_of

@@ -2,15 +2,17 @@
 
 An example is `self.chunks.append(logits)`. A statement is reported if its container holds the results at the moment of
 a replay. It must be in a function that led to the replay, or in a method of an object that such a function has in a
-variable.
+variable. A running expression that is building such a container, as in `[run(x) for x in batches]`, is reported too.
 """
 
 from __future__ import annotations
 
 import ast
 import functools
+import gc
 import sys
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from types import FrameType
@@ -18,14 +20,12 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.shared.frames import call_site, user_frames, user_frames_now
+from graphsafe.capture.shared.frames import call_site, frames_from, position_in
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.frozen.lines import line_with
 from graphsafe.run.child.frozen.origins import Origin, Scope
 from graphsafe.run.child.names import elements_of, locals_of, methods_of, storage_number, storage_numbers
-from graphsafe.run.child.results.built import building_line
-from graphsafe.run.child.source import base_of, file_tree, lines_of
-from graphsafe.run.facts import HeldOutputs
+from graphsafe.run.child.source import base_of, called_name, file_tree, innermost, lines_of, running_call, unchanged
 
 PUTS = frozenset({"append", "appendleft", "add", "insert", "extend", "setdefault", "update", "put"})
 _MOST_ITEMS = 64
@@ -38,8 +38,7 @@ _ENOUGH_TIMES = 2
 def keeping_line(storages: frozenset[int], frames: Sequence[FrameType]) -> CallSite | None:
     """Return the statement that repeatedly puts tensors of these storages into a container.
 
-    It is a statement of one of the running functions, or of a method of an object that they have in a variable. Call it
-    with torch functions disabled.
+    It is a statement of one of the running functions, or of a method of an object that they have in a variable.
     """
 
     def keeps(container: Any) -> bool:
@@ -89,6 +88,58 @@ def _count(items: Iterable[Any], storages: frozenset[int], depth: int = 1) -> in
     return sum(_held(item, storages, depth) for item in islice(items, _MOST_ITEMS))
 
 
+_KINDS = (list, tuple, set, dict, deque)
+_BUILDERS = frozenset(kind.__name__ for kind in _KINDS)
+_DEEPEST_BUILT = 2
+"Results may be elements of the container itself, or of tuples and lists in it."
+
+
+def building_line(
+    frames: Sequence[FrameType], storages: frozenset[int], keep: Callable[[Iterable[Any]], bool]
+) -> CallSite | None:
+    """Return the innermost line of the running functions that is building a container of results.
+
+    Only the interpreter holds such a container: no variable does, nor an object that the garbage collector knows. The
+    container must hold tensors of these storages, and `keep` must return True for its elements.
+    """
+    line = next((line for frame in frames if (line := _building(frame)) is not None), None)
+    return line if line is not None and _is_unnamed_one(storages, keep) else None
+
+
+def _building(frame: FrameType) -> CallSite | None:
+    """Return the line of a running comprehension that keeps the results of the running call.
+
+    A running call that builds a container, such as `list(map(run, batches))`, counts too.
+    """
+    code, place = frame.f_code, position_in(frame.f_code, frame.f_lasti)
+    if place is None:
+        return None
+    call = running_call(code.co_filename, place)
+    around = innermost(code.co_filename, place[0], ast.ListComp, ast.SetComp, ast.DictComp)
+    element = () if around is None else unchanged(around.value if isinstance(around, ast.DictComp) else around.elt)
+    builds = call is not None and (call in element or called_name(call.func) in _BUILDERS)
+    return call_site(code, place[0]) if builds else None
+
+
+def _is_unnamed_one(storages: frozenset[int], keep: Callable[[Iterable[Any]], bool]) -> bool:
+    named = {id(value) for frame in frames_from(sys._getframe(1)) for value in locals_of(frame).values()}
+    # A list would be copied to a tuple in the call `get_referrers(*inside)`, and the call would find this second
+    # container as a referrer.
+    inside: tuple[Any, ...] = tuple(
+        one for one in gc.get_objects() if issubclass(type(one), torch.Tensor) and storage_number(one) in storages
+    )
+    for _ in range(_DEEPEST_BUILT):
+        inside = tuple(one for one in gc.get_referrers(*inside) if type(one) in _KINDS and one is not inside)
+        for one in inside:
+            # A tuple that is being built has gaps. Iterating over them would crash, but the garbage collector skips
+            # them.
+            if id(one) not in named and keep(gc.get_referents(one)):
+                others = (other for other in gc.get_referrers(one) if other is not inside)
+                if all(isinstance(other, FrameType) for other in others):
+                    return True
+    return False
+
+
 _MOST = 8
 "At most this many outputs of a graph are watched."
 _ENOUGH = 3
@@ -106,14 +157,13 @@ class Outputs:
         self._before: int | None = None
         self._held = 0
         self._grown = 0
-        self.held = HeldOutputs()
 
-    def look(self) -> bool:
-        """Count the references to the outputs, with torch functions disabled.
+    def look(self, frames: Sequence[FrameType]) -> CallSite | bool:
+        """Count the references to the outputs, at a replay in `frames`.
 
-        Return whether this call is the first that finds the program collecting results.
+        Return whether the program collects results; if possible, return the line that does so.
         """
-        if self.held.collected or not self._tensors:
+        if not self._tensors:
             return False
         held = self.holders()
         if self._before is None:
@@ -127,15 +177,11 @@ class Outputs:
         if more < _ENOUGH_IN_CONTAINER:
             return False
         tensors = (tensor for reference in self._tensors if (tensor := reference()) is not None)
-        storages, frames = storage_numbers(tensors), user_frames_now(sys._getframe(1))
+        storages = storage_numbers(tensors)
         line = keeping_line(storages, frames)
         if line is None and more >= _ENOUGH:  # this search goes through all objects
             line = building_line(frames, storages, lambda items: _count(items, storages) >= _ENOUGH_TIMES)
-        if line is not None:
-            self.held.collected = (line,)
-        elif more >= _ENOUGH:
-            self.held.collected, self.held.is_keeper_known = user_frames()[0], False
-        return bool(self.held.collected)
+        return line or more >= _ENOUGH
 
     def is_held_by_more(self) -> bool:
         """Return whether more references to the outputs exist than at the first look."""
