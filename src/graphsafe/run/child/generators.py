@@ -54,15 +54,13 @@ class Registered:
     holders: tuple[tuple[str, weakref.ref[Any], str], ...]
     "The attributes that held the generator. Each is the full name, the object and the name of the attribute."
     name: str
-    calls: tuple[CallSite, ...] = ()
+    calls: Calls = ()
     "The calls that registered the generator."
     is_elsewhere: bool = False
     "Whether another device was current when it was registered."
 
 
-def register(
-    graph: Any, generator: torch._C.Generator, frames: Sequence[FrameType], calls: tuple[CallSite, ...]
-) -> None:
+def register(graph: Any, generator: torch._C.Generator, frames: Sequence[FrameType], calls: Calls) -> None:
     """Record that the program has registered a generator with a graph. `calls` led to the registration."""
     known = graph.__dict__.setdefault(_REGISTERED, [])
     holders = tuple(_holders(generator, frames))
@@ -137,7 +135,7 @@ class Draws:
             seeded["captured"] = (captured,)
         return GeneratorFacts(self._misplaced, self._replaced, seeded)
 
-    def _other(self, registered: Sequence[Registered]) -> tuple[str, Any, str, tuple[CallSite, ...]] | None:
+    def _other(self, registered: Sequence[Registered]) -> tuple[str, Any, str, Calls] | None:
         """Return the attribute that held a registered generator and now holds another one.
 
         The result consists of the attribute's text, object and name, and of the calls that registered the first

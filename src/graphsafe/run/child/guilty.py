@@ -17,9 +17,10 @@ import torch
 from graphsafe.capture.answers.events import StepEvent, StepEventKind
 from graphsafe.capture.shared.classify import node_at
 from graphsafe.capture.shared.frames import is_user_file, message_of, traceback_frames
-from graphsafe.report.model import CallSite, Span
+from graphsafe.report.model import Span
 from graphsafe.run.child.frozen.origins import Scope, running_in
 from graphsafe.run.child.names import MISSING
+from graphsafe.run.facts import Calls
 
 _REPEATED = "previous error"
 _ASKS = ("POP_JUMP", "JUMP_IF", "TO_BOOL", "UNARY_NOT", "CONTAINS_OP")
@@ -59,7 +60,7 @@ def raised_by(error: BaseException) -> StepEvent | None:
     return StepEvent(kind, via or "", frames, span, via, data=data)
 
 
-def waiting(frame: FrameType, places: tuple[CallSite, ...], span: Span | None, op: str) -> StepEvent:
+def waiting(frame: FrameType, places: Calls, span: Span | None, op: str) -> StepEvent:
     """Return the event of a line that waits in the operation `op`.
 
     The event is a read or a copy if the expression on the line shows one; otherwise it is a wait. `frame` is the

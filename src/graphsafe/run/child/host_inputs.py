@@ -22,9 +22,10 @@ import torch
 from graphsafe.capture.device.races import Access as Elements
 from graphsafe.capture.shared.frames import user_frames, user_frames_now
 from graphsafe.run.child.frozen.lines import line_with
-from graphsafe.run.child.refills import ALL, Frames, Parts, Refills, Stream
+from graphsafe.run.child.refills import ALL, Parts, Refills, Stream
 from graphsafe.run.child.sight import Touch
 from graphsafe.run.child.source import file_tree, written_in_place
+from graphsafe.run.facts import Calls
 
 _SAMPLES = 16_384
 "At most this many bytes of each memory are compared."
@@ -132,7 +133,7 @@ def checksum(memory: range) -> int:
     return zlib.crc32(content[:: size // _SAMPLES | 1].tobytes())
 
 
-def written_at(addresses: range) -> Frames:
+def written_at(addresses: range) -> Calls:
     """Return the line that writes to the memory: a line of a running function, or of a function that it calls. Return
     the current calls if no such line is found."""
     with torch._C.DisableTorchFunction():

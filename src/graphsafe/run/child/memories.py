@@ -94,7 +94,7 @@ class Memories:
         for touch in contents.touches:
             number = int(touch.storage._cdata)
             known = self._known.get(number)
-            if known is None or known.status != "alive" or not known.is_memory_of(touch.storage):
+            if known is None or known.status != "alive" or not known.is_in_place:
                 own = names.get(number, ())
                 known = Memory(touch.storage, own, touch.text, touch.made, self._suspected, self._sight.is_held)
                 self._known[number] = known

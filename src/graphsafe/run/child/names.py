@@ -39,11 +39,6 @@ class Name:
     way: tuple[Move, ...]
     tensor: weakref.ref[torch.Tensor]
 
-    @property
-    def is_parameter(self) -> bool:
-        """Whether the name is the name of a module's registered parameter or buffer."""
-        return bool(self.way) and self.way[-1][0] == "parameter"
-
     def now(self) -> torch.Tensor | None:
         """Return the tensor that has the name now. Return None if there is no tensor or if the name cannot be looked
         up."""

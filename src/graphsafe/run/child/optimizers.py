@@ -20,7 +20,6 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from graphsafe.capture.shared.frames import user_frames
-from graphsafe.report.model import CallSite
 from graphsafe.run.child.names import Name, storage_numbers
 from graphsafe.run.facts import Calls, Changed, MadeState
 
@@ -33,7 +32,7 @@ class OptimizerOption:
     group: int
     name: str
     value: Any
-    frames: tuple[CallSite, ...]
+    frames: Calls
     "The calls that led to the captured step."
 
     def changed(self) -> Changed | None:
@@ -54,7 +53,7 @@ class TrainedWeights:
     earlier replay, the weights were still as in the captured step.
     """
 
-    def __init__(self, optimizer: torch.optim.Optimizer, frames: tuple[CallSite, ...]) -> None:
+    def __init__(self, optimizer: torch.optim.Optimizer, frames: Calls) -> None:
         self._frames = frames
         self._weights = [
             (f"{type(optimizer).__name__}.param_groups[{number}]['params'][{at}]", weakref.ref(one), one.requires_grad)
@@ -79,7 +78,7 @@ class _Step:
     """The first step of an optimizer in a capture."""
 
     optimizer: torch.optim.Optimizer
-    frames: tuple[CallSite, ...]
+    frames: Calls
     weights: TrainedWeights
     state: int
     "The number of tensors in the optimizer's state before the step."
@@ -127,7 +126,7 @@ class SteppedOptimizers:
         return Stepped(frozen, next(made, None))
 
 
-def _options(optimizer: torch.optim.Optimizer, frames: tuple[CallSite, ...]) -> Iterator[OptimizerOption]:
+def _options(optimizer: torch.optim.Optimizer, frames: Calls) -> Iterator[OptimizerOption]:
     for number, group in enumerate(optimizer.param_groups):
         for name, value in group.items():
             if type(value) is float or (type(value) is tuple and all(type(one) is float for one in value)):

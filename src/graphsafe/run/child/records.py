@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphsafe.report.ledger.model import Access
-from graphsafe.report.model import CallSite
 from graphsafe.report.reading import members
 from graphsafe.run.child.generators import Draws
 from graphsafe.run.child.keys import Key
@@ -19,7 +18,7 @@ from graphsafe.run.child.outputs import Outputs
 from graphsafe.run.child.outside import Memory
 from graphsafe.run.child.rotations import Rotation
 from graphsafe.run.child.sight import Contents, LetGo
-from graphsafe.run.facts import CaptureFacts, GraphFacts, LentUse, OutsideUse, Rotated
+from graphsafe.run.facts import Calls, CaptureFacts, GraphFacts, LentUse, OutsideUse, Rotated
 
 
 @dataclass(eq=False, slots=True)
@@ -102,7 +101,7 @@ class GraphRecord(CaptureFacts):
     replayers: dict[tuple[str, str], None] = field(default_factory=dict)
     looks: int = 0
     "The number of checks of the graph's memory so far."
-    stacks: set[tuple[CallSite, ...]] = field(default_factory=set)
+    stacks: set[Calls] = field(default_factory=set)
     next_look: float = 0.0
     "The time of the next check of the graph's memory."
 

@@ -22,12 +22,12 @@ from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.names import storage_number
+from graphsafe.run.facts import Calls
 
 Stream = tuple[int, int]
 "A device and a stream on it."
 Clock = dict[Stream, int]
-Frames = tuple[CallSite, ...]
-Unordered = tuple[Frames, Frames, int, bool]
+Unordered = tuple[Calls, Calls, int, bool]
 "A write and a replay (or a copy) without an order: the calls of each, the storage, and whether the host wrote."
 Part = frozenset[Elements]
 "The elements of a storage that some work uses."
@@ -43,7 +43,7 @@ _MOST_PARTS = 16
 class _Work:
     stream: Stream
     count: int
-    frames: Frames
+    frames: Calls
 
 
 class Refills:
@@ -88,7 +88,7 @@ class Refills:
         self._events.pop(event, None)
 
     def wrote(
-        self, stream: Stream, storages: Iterable[int], frames: Frames | None = None, parts: Parts | None = None
+        self, stream: Stream, storages: Iterable[int], frames: Calls | None = None, parts: Parts | None = None
     ) -> None:
         """Record that an eager operation wrote to parts of storages. The writer is the user's running line, unless
         `frames` is given."""
@@ -131,7 +131,7 @@ class Refills:
         readers = (work for parts, work in known if part is None or parts == ALL or part in parts)
         return next((one for one in readers if self._host.get(one.stream, 0) < one.count), None)
 
-    def host_wrote(self, storage: int, frames: Callable[[], Frames], part: Elements | None = None) -> None:
+    def host_wrote(self, storage: int, frames: Callable[[], Calls], part: Elements | None = None) -> None:
         """Record that the host wrote to host memory from which graphs or streams copy, or to a part that they read.
 
         The write is a fault unless the host has waited for earlier replays and copies. `frames` returns the calls that
@@ -145,7 +145,7 @@ class Refills:
         self,
         stream: Stream,
         uses: Mapping[int, Access],
-        frames: Frames,
+        frames: Calls,
         reads: Parts | None = None,
         writes: Parts | None = None,
     ) -> None:
@@ -184,7 +184,7 @@ class Refills:
         known = max(self._seen[stream].get(before.stream, 0), self._host.get(before.stream, 0))
         return stream == before.stream or known >= before.count
 
-    def _tell(self, storage: int, write: Frames, replay: Frames, by_host: bool = False) -> None:
+    def _tell(self, storage: int, write: Calls, replay: Calls, by_host: bool = False) -> None:
         if write:
             self._found.setdefault((write[-1], replay[-1] if replay else None), (write, replay, storage, by_host))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 _LITTLE = 0.1
 "If the share of padding is below this, no further graph is worthwhile."
@@ -14,16 +13,9 @@ _MOST_TRIED = 64
 "Further sizes are chosen from the most frequent sizes, at most this many."
 
 
-@dataclass(frozen=True, slots=True)
-class Cover:
-    sizes: tuple[int, ...]
-    "Sizes to capture in addition to the captured ones."
-    waste: float
-    "The share of padding among all rows of the padded steps."
-
-
-def cover(eager: Mapping[int, int], captured: Collection[int]) -> Cover:
-    """Return a few sizes to capture, so that every eager size can be padded to a captured one.
+def cover(eager: Mapping[int, int], captured: Collection[int]) -> tuple[list[int], float]:
+    """Return a few further sizes to capture, so that every eager size can be padded to a captured one. Also return the
+    share of padding that remains among all rows of the padded steps.
 
     `eager` maps each size to the number of its steps. The largest eager size comes first if no captured size covers it.
     The sizes that save the most padding follow.
@@ -33,7 +25,7 @@ def cover(eager: Mapping[int, int], captured: Collection[int]) -> Cover:
     tried = sorted(sorted(eager, key=lambda size: -eager[size])[:_MOST_TRIED])
     while (waste := _waste(eager, [*captured, *chosen])) > _LITTLE and len(chosen) < _MOST:
         chosen.append(min(tried, key=lambda size: _waste(eager, [*captured, *chosen, size])))
-    return Cover(tuple(sorted(chosen)), round(waste, 4))
+    return sorted(chosen), round(waste, 4)
 
 
 def _waste(eager: Mapping[int, int], sizes: Sequence[int]) -> float:

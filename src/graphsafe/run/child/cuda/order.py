@@ -27,9 +27,10 @@ from graphsafe.report.model import CallSite
 from graphsafe.run.child.cuda.pinned import copied_from
 from graphsafe.run.child.host_inputs import HostInputs
 from graphsafe.run.child.names import Name
-from graphsafe.run.child.refills import ALL, Frames, Part, Parts, Refills, Stream
+from graphsafe.run.child.refills import ALL, Part, Parts, Refills, Stream
 from graphsafe.run.child.sight import Touch
 from graphsafe.run.child.source import innermost, written_in_place
+from graphsafe.run.facts import Calls
 
 _MOST = 256
 "The versions of at most this many inputs are compared."
@@ -179,7 +180,7 @@ def _version(tensor: torch.Tensor) -> int | None:
         return None if tensor.is_inference() else int(tensor._version)
 
 
-def _calls(names: frozenset[str]) -> Frames:
+def _calls(names: frozenset[str]) -> Calls:
     """Return the running calls. If the line that wrote to these names is known, the last call is at that line.
 
     A version shows only that a write happened earlier. If exactly one statement of the running block writes to these

@@ -27,7 +27,7 @@ from graphsafe.run.child.names import Place, locals_of, place_of, storage_number
 from graphsafe.run.child.records import GraphRecord
 from graphsafe.run.child.results.overwritten import reads_in
 from graphsafe.run.child.source import block_with, innermost
-from graphsafe.run.facts import Overwritten
+from graphsafe.run.facts import Calls, Overwritten
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class _Variable:
 class _Stale:
     variable: _Variable
     owner: GraphRecord
-    replay: tuple[CallSite, ...]
+    replay: Calls
     "The calls that led to the replay that overwrote the result."
     by: GraphRecord
     at: CallSite | None = None
@@ -87,7 +87,7 @@ class Results:
     def is_watching(self) -> bool:
         return bool(self._stale)
 
-    def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: tuple[CallSite, ...]) -> bool:
+    def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: Calls) -> bool:
         """Record the variables to which the running statements will assign the replay's results.
 
         Return whether the replay overwrites a result that is known to be read later.
@@ -133,7 +133,7 @@ class Results:
         return found
 
     def _filled_again(
-        self, record: GraphRecord, given: Sequence[_Variable], frames: Sequence[FrameType], sites: tuple[CallSite, ...]
+        self, record: GraphRecord, given: Sequence[_Variable], frames: Sequence[FrameType], sites: Calls
     ) -> Iterator[_Stale]:
         """Yield the results of other graphs, if this graph is about to fill their memory."""
         others = [(owner, one) for owner, known in self._given.items() if owner is not record for one in known]

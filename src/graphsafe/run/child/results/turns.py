@@ -24,13 +24,12 @@ import torch
 
 from graphsafe.capture.shared.classify import Function
 from graphsafe.capture.shared.frames import call_site, frames_from
-from graphsafe.report.model import CallSite
 from graphsafe.run.child.frozen.origins import running_in
 from graphsafe.run.child.names import place_of
 from graphsafe.run.child.records import GraphRecord
 from graphsafe.run.child.results.overwritten import reads_in
 from graphsafe.run.child.source import block_with, holding
-from graphsafe.run.facts import Overwritten
+from graphsafe.run.facts import Calls, Overwritten
 
 _AROUND = (ast.With, ast.AsyncWith, ast.Try, ast.For, ast.AsyncFor, ast.While)
 "Statements whose blocks always run. A replay in such a block comes before the statements that follow."
@@ -78,7 +77,7 @@ class Turns:
         self._last: dict[GraphRecord, _Turn] = {}
         self._changes: dict[GraphRecord, int] = {}
 
-    def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: tuple[CallSite, ...]) -> bool:
+    def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: Calls) -> bool:
         """Record the replay. Return whether it overwrites a result that a waiting function reads next."""
         now = _Turn(threading.get_ident(), _task(), {id(one): (one.f_code, one.f_lasti) for one in frames})
         before, self._last[record] = self._last.get(record), now

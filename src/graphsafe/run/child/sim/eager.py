@@ -18,7 +18,7 @@ from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite, Span
 from graphsafe.run.child.names import Name, Place, place_of
-from graphsafe.run.facts import Growth, OutdatedTensor
+from graphsafe.run.facts import Calls, Growth, OutdatedTensor
 
 _COPIES = frozenset({"aten::copy_", "aten::clone", "aten::_to_copy"})
 _MOST_SOURCES = 16
@@ -37,7 +37,7 @@ class _Outdated:
     "Whether the program has written the tensor again after the capture."
     source: str = ""
     "The name of the source that was written."
-    frames: tuple[CallSite, ...] = ()
+    frames: Calls = ()
     "The calls that led to the write of the source."
     replays: int = 0
     "The number of replays since the write."
@@ -172,7 +172,7 @@ class Growing:
     def __init__(self) -> None:
         self._replays = 0
         self._growth: weakref.WeakKeyDictionary[Tag, _Growth] = weakref.WeakKeyDictionary()
-        self._found: dict[CallSite, tuple[tuple[CallSite, ...], Span | None, _Growth]] = {}
+        self._found: dict[CallSite, tuple[Calls, Span | None, _Growth]] = {}
 
     def replayed(self) -> None:
         self._replays += 1
