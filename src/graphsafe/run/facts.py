@@ -171,6 +171,7 @@ class CaptureFacts:
     "The first replay at which the program had another value than the graph's."
     drawn: CallSite | None = None
     "A captured line that drew from a random generator of the host."
+    made: MadeState | None = None
     collected: Calls = ()
     """The statement that keeps results of the graph until later replays.
 
@@ -200,7 +201,6 @@ class GraphFacts(CaptureFacts):
     "The calls that led to the line that dropped the first gradient that the graph writes."
     skipped: int = 0
     "The number of weights that had no gradient at an eager step after a replay."
-    made: MadeState | None = None
     rotated: Rotated | None = None
     generators: GeneratorFacts = field(default_factory=GeneratorFacts)
     draws_from: tuple[str, ...] | None = None

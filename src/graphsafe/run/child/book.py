@@ -30,14 +30,13 @@ from graphsafe.run.child.names import (
     storage_numbers,
 )
 from graphsafe.run.child.optimizers import Gradients, SteppedOptimizers
-from graphsafe.run.child.outputs import Outputs
+from graphsafe.run.child.outputs import Outputs, returned_and_kept
 from graphsafe.run.child.process_groups import has_subgroups
 from graphsafe.run.child.records import GraphRecord
 from graphsafe.run.child.results.later_replay import Results
 from graphsafe.run.child.results.meeting import Meetings
 from graphsafe.run.child.results.overwritten import Reads
 from graphsafe.run.child.results.previous import Previous
-from graphsafe.run.child.results.returned import returned_and_kept
 from graphsafe.run.child.results.turns import Turns
 from graphsafe.run.child.rotations import Rotation
 from graphsafe.run.child.sight import Sight
@@ -136,7 +135,7 @@ class Book:
         for number in record.key.frozen if self.sight.evidence == "predicted" else ():
             self._frozen.setdefault(number.place[0], []).append(number)
         if record.stepped is not None:
-            record.optimizers = record.stepped.end()
+            record.options, record.made = record.stepped.end()
         record.drawn = None if drawn_so_far() == record.drawn_before else record.key.drawn
         record.drawn_before = ()  # free the memory: the states are large
         present = names_in(frames)
@@ -183,7 +182,9 @@ class Book:
         self.memories.look(record)
         if self._reads is not None and record.overwrites:
             self._reads.replaying(record, frames, sites)
-        found = [(is_early or self.sight.evidence == "predicted") and self._overwriting(record, frames, sites)]
+        found = []
+        if is_early or self.sight.evidence == "predicted":
+            found.append(self._overwriting(record, frames, sites))
         graph = None if record.graph is None else record.graph()
         if graph is not None:
             self.sight.replaying(graph)
@@ -191,7 +192,7 @@ class Book:
         cells = self.counters.cells
         found.append(record.rotation.replaying(cells[cells[LAST_RUN]] == record.slot))
         found.append(self._collecting(record, frames, sites))
-        found.append(self._is_stale(record, frames, sites))
+        found.append(self._is_stale(record, frames))
         if any(found):
             self._tell(False)
         if is_early and len(record.stacks) < _MOST_STACKS:
@@ -253,14 +254,14 @@ class Book:
         if not found and record.overwritten is None:
             found = self._meetings.replaying(record, frames, sites)
         is_early = 0 < record.looks <= _SEARCHED and record.overwritten is None
-        return (
-            is_early and record.outputs.is_held_by_more() and self._previous.replaying(record, frames, sites)
-        ) or found
+        if is_early and record.outputs.is_held_by_more():
+            found |= self._previous.replaying(record, frames, sites)
+        return found
 
     def checking_values(self, record: GraphRecord) -> None:
         """Compare, before a replay, the values that the graph froze with the program's present values."""
-        has_values = record.optimizers.frozen or record.key.has_values
-        if has_values and self._is_stale(record, *self._running()):
+        has_values = record.options or record.key.has_values
+        if has_values and self._is_stale(record, user_frames_now(sys._getframe(1))):
             self._tell(False)
 
     def _running(self) -> tuple[list[FrameType], Calls]:
@@ -373,15 +374,15 @@ class Book:
             return None
         return self.sight.unseen_steps() or (None if self.steps.names else _NO_STEP)
 
-    def _is_stale(self, record: GraphRecord, frames: list[FrameType], sites: Calls) -> bool:
+    def _is_stale(self, record: GraphRecord, frames: list[FrameType]) -> bool:
         """Return whether this is the first replay at which the program's values differ from the graph's values."""
         if record.stale is not None:
             return False
-        options = (one.changed() for one in record.optimizers.frozen)
+        options = (changed() for changed in record.options)
         others = (one.key for one in self.graphs if one is not record and one.frames == record.frames)
         found = record.key.differs(frames, others) or next(filter(None, options), None)
         if found is not None:
-            record.stale = replace(found, at=found.at or record.key.chosen_at(frames), frames=sites)
+            record.stale = replace(found, at=found.at or record.key.chosen_at(frames), frames=user_frames()[0])
         return found is not None
 
     def _refill(self, write: Calls, replay: Calls, storage: int, by_host: bool) -> Refill:

@@ -137,18 +137,15 @@ def _index(node: ast.Subscript, scope: Scope) -> Act:
         return ("copy-to-device" if stores else "extent"), via, {}
     parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     values = [scope.origin(part).value for part in parts]
-    if any(isinstance(part, ast.Compare) for part in parts) or any(_is_mask(value) for value in values):
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    has_mask = any(one.dtype in (torch.bool, torch.uint8) for one in tensors)
+    if has_mask or any(isinstance(part, ast.Compare) for part in parts):
         return "extent", via, {"mask": True}
     if stores:
         return "copy-to-device", via, {}
-    tensors = [value for value in values if isinstance(value, torch.Tensor)]
     if any(isinstance(part, ast.List) for part in parts) or any(one.is_cpu for one in tensors):
         return "copy-to-device", via, {"index": True}
     return ("read", via, {}) if any(one.dim() == 0 for one in tensors) else _UNKNOWN
-
-
-def _is_mask(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.dtype in (torch.bool, torch.uint8)
 
 
 def _called(function: ast.expr, scope: Scope) -> str | None:

@@ -70,7 +70,10 @@ class HostInputs:
                 self.leave([number])
             elif number not in self._left:
                 for part in reads.get(number, ALL) or (None,):
-                    self._watch(number, touch.storage, part)
+                    dense = part if part is not None and part.is_dense else None
+                    memory = addresses_of(touch.storage) if dense is None else range(dense.address, dense.end)
+                    if (number, dense) not in self._inputs:
+                        self._inputs[number, dense] = HostMemory(weakref.ref(touch.storage), memory, checksum(memory))
 
     def copied(self, stream: Stream, source: torch.Tensor) -> None:
         """Record that a stream is about to copy from a contiguous pinned tensor.
@@ -84,12 +87,6 @@ class HostInputs:
             memory = range(begin, begin + source.nbytes)
             self._inputs[-begin, None] = HostMemory(weakref.ref(storage), memory, checksum(memory))
             self._refills.copied(stream, -begin)
-
-    def _watch(self, number: int, storage: torch.UntypedStorage, part: Elements | None) -> None:
-        part = part if part is not None and part.is_dense else None
-        memory = addresses_of(storage) if part is None else range(part.address, part.end)
-        if (number, part) not in self._inputs:
-            self._inputs[number, part] = HostMemory(weakref.ref(storage), memory, checksum(memory))
 
     def watched(self) -> set[int]:
         """Return the numbers of the memories whose contents are compared."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -83,20 +83,6 @@ class _Step:
     state: int
     "The number of tensors in the optimizer's state before the step."
 
-    @property
-    def made(self) -> int:
-        return len(state_of(self.optimizer)) - self.state
-
-
-@dataclass(frozen=True, slots=True)
-class Stepped:
-    """The optimizers that were stepped during a capture."""
-
-    frozen: Sequence[OptimizerOption | TrainedWeights] = ()
-    "Values that the captured steps froze."
-    made: MadeState | None = None
-    "State that the first of these steps made in the capture."
-
 
 class SteppedOptimizers:
     """Records the optimizers that are stepped during a capture, with the calls that led to the step.
@@ -115,15 +101,20 @@ class SteppedOptimizers:
             weights = TrainedWeights(optimizer, frames)
             self._steps[id(optimizer)] = _Step(optimizer, frames, weights, len(state_of(optimizer)))
 
-    def end(self) -> Stepped:
-        """Stop recording, and return what the steps froze and made."""
+    def end(self) -> tuple[list[Callable[[], Changed | None]], MadeState | None]:
+        """Stop recording. Return functions that return a value that a step froze, if it is different now. Also return
+        the state that the first step with such state made."""
         self._end()
         steps = list(self._steps.values())
         self._steps.clear()
-        frozen: list[OptimizerOption | TrainedWeights] = [step.weights for step in steps]
-        frozen += [option for step in steps for option in _options(step.optimizer, step.frames)]
-        made = (MadeState(type(one.optimizer).__name__, one.made, one.frames) for one in steps if one.made > 0)
-        return Stepped(frozen, next(made, None))
+        frozen = [step.weights.changed for step in steps]
+        frozen += [option.changed for step in steps for option in _options(step.optimizer, step.frames)]
+        made = None
+        for step in steps:
+            tensors = len(state_of(step.optimizer)) - step.state
+            if made is None and tensors > 0:
+                made = MadeState(type(step.optimizer).__name__, tensors, step.frames)
+        return frozen, made
 
 
 def _options(optimizer: torch.optim.Optimizer, frames: Calls) -> Iterator[OptimizerOption]:

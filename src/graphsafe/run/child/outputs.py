@@ -12,20 +12,29 @@ import functools
 import gc
 import sys
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
 
 from graphsafe.capture.shared.frames import call_site, frames_from, position_in
-from graphsafe.report.model import CallSite
+from graphsafe.report.model import CallSite, Span
 from graphsafe.run.child.frozen.lines import line_with
-from graphsafe.run.child.frozen.origins import Origin, Scope
+from graphsafe.run.child.frozen.origins import Origin, Scope, running_in
 from graphsafe.run.child.names import elements_of, locals_of, methods_of, storage_number, storage_numbers
-from graphsafe.run.child.source import base_of, called_name, file_tree, innermost, lines_of, running_call, unchanged
+from graphsafe.run.child.source import (
+    base_of,
+    called_name,
+    file_tree,
+    innermost,
+    lines_of,
+    running_call,
+    tree_of_code,
+    unchanged,
+)
 
 PUTS = frozenset({"append", "appendleft", "add", "insert", "extend", "setdefault", "update", "put"})
 _MOST_ITEMS = 64
@@ -33,18 +42,6 @@ _MOST_ITEMS = 64
 _DEEPEST = 3
 _ENOUGH_TIMES = 2
 "A container must hold the same results this many times. A table of all graphs' outputs holds each of them once."
-
-
-def keeping_line(storages: frozenset[int], frames: Sequence[FrameType]) -> CallSite | None:
-    """Return the statement that repeatedly puts tensors of these storages into a container.
-
-    It is a statement of one of the running functions, or of a method of an object that they have in a variable.
-    """
-
-    def keeps(container: Any) -> bool:
-        return _held(container, storages) >= _ENOUGH_TIMES
-
-    return line_with(frames, _stores, keeps) or next(_lines_of_methods(frames, keeps), None)
 
 
 def _lines_of_methods(frames: Sequence[FrameType], keeps: Callable[[Any], bool]) -> Iterator[CallSite]:
@@ -178,7 +175,11 @@ class Outputs:
             return False
         tensors = (tensor for reference in self._tensors if (tensor := reference()) is not None)
         storages = storage_numbers(tensors)
-        line = keeping_line(storages, frames)
+
+        def keeps(container: Any) -> bool:
+            return _held(container, storages) >= _ENOUGH_TIMES
+
+        line = line_with(frames, _stores, keeps) or next(_lines_of_methods(frames, keeps), None)
         if line is None and more >= _ENOUGH:  # this search goes through all objects
             line = building_line(frames, storages, lambda items: _count(items, storages) >= _ENOUGH_TIMES)
         return line or more >= _ENOUGH
@@ -189,14 +190,94 @@ class Outputs:
 
     def holders(self) -> int:
         """Return the number of references to the output tensors, plus the number of tensors that share their memory."""
+        sharers: Callable[[int], int] = getattr(torch._C, "_storage_Use_Count", lambda _: 0)
         found = 0
         for reference in self._tensors:
             tensor = reference()
             if tensor is not None:
-                found += sys.getrefcount(tensor) + _sharers(tensor)
+                found += sys.getrefcount(tensor) + int(sharers(tensor.untyped_storage()._cdata))
         return found
 
 
-def _sharers(tensor: torch.Tensor) -> int:
-    count: Any = getattr(torch._C, "_storage_Use_Count", None)
-    return 0 if count is None else int(count(tensor.untyped_storage()._cdata))
+_ENOUGH_OUTSIDE = 3
+"A container must hold the same memory this many times."
+_ENOUGH_OUTSIDE_BUILT = 2
+"In a container that is being built, this many times are enough, because such a container holds only results."
+_SEARCHED = frozenset({4, 8, 16, 32, 64})
+"All objects are searched for such a container only at the checks with these numbers."
+
+
+def returned_and_kept(storages: frozenset[int], frames: Sequence[FrameType], look: int) -> CallSite | None:
+    """Return the line at which a running function keeps results whose memory is in these storages.
+
+    The storages are outside the graph's pool, and each replay updates them. An example is `images.append(run(x))`,
+    where `run` returns the buffer that the graph updates in place. A program may also hold such memory on purpose: a
+    queue of requests may refer to one cache many times. So a result is reported only if a statement or a comprehension
+    keeps exactly the return value of a call that led to the replay. The same elements of the memory must also be kept
+    several times, because different rows of one buffer are different results. `look` is the number of this check.
+    """
+    for frame in frames:
+        code = frame.f_code
+        puts = _puts(code, position_in(code, frame.f_lasti))
+        scope = running_in(frame) if puts else None
+        for container, line, is_in_tuple in puts:
+            value = None if scope is None else scope.origin(container).value
+            if _repeated(reversed(elements_of(value)), storages, is_in_tuple) >= _ENOUGH_OUTSIDE:
+                return call_site(code, line)
+    if look not in _SEARCHED:
+        return None
+    return building_line(frames, storages, lambda items: _repeated(items, storages, False) >= _ENOUGH_OUTSIDE_BUILT)
+
+
+@functools.lru_cache(maxsize=1024)
+def _puts(code: CodeType, place: Span | None) -> tuple[tuple[ast.expr, int, bool], ...]:
+    """Return one entry for each statement that adds the result of one call, and nothing else, to a container.
+
+    A function makes this call at `place`. The entry is the container's expression, the line that adds the value, and
+    whether the added value is a tuple or a list.
+    """
+    tree, call = tree_of_code(code), None if place is None else running_call(code.co_filename, place)
+    if tree is None or call is None:
+        return ()
+    lines = lines_of(code)
+    nodes = [one for one in ast.walk(tree) if getattr(one, "lineno", None) in lines]
+    targets = [one.targets for one in nodes if isinstance(one, ast.Assign) and call in unchanged(one.value)]
+    stored = [name for target in targets for part in target for name in ast.walk(part) if isinstance(name, ast.Name)]
+    names = {name.id for name in stored if isinstance(name.ctx, ast.Store)}
+    return tuple(
+        (container, node.lineno, isinstance(values[0], (ast.Tuple, ast.List)))  # type: ignore[attr-defined]
+        for node in nodes
+        for container, values in puts_of(node)
+        if values and all(one is call or (isinstance(one, ast.Name) and one.id in names) for one in _parts(values[0]))
+    )
+
+
+def _parts(node: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(node, (ast.Tuple, ast.List)):
+        yield from (part for one in node.elts for part in _parts(one))
+    else:
+        yield base_of(node)
+
+
+def _repeated(items: Iterable[Any], storages: frozenset[int], is_deep: bool) -> int:
+    """Return how many times the elements, or containers in them, hold the same part of one of these storages."""
+    found: Counter[Any] = Counter()
+    for item in islice(items, _MOST_ITEMS):
+        for one in (item, *elements_of(item)) if is_deep else (item,):
+            tensor = _tensor_of(one)
+            if tensor is not None and (number := storage_number(tensor)) in storages:
+                # A NumPy array may show another part of the memory than its tensor.
+                part = (tensor.storage_offset(), tensor.shape, tensor.stride()) if one is tensor else _array_part(one)
+                found[number, part] += 1
+    return max(found.values(), default=0)
+
+
+def _tensor_of(value: Any) -> torch.Tensor | None:
+    """Return a tensor, or the tensor whose memory a NumPy array shows: `pinned.numpy()[:8]`."""
+    while type(value).__module__ == "numpy" and type(value).__name__ == "ndarray":
+        value = value.base
+    return value if issubclass(type(value), torch.Tensor) else None
+
+
+def _array_part(array: Any) -> tuple[Any, ...]:
+    return array.__array_interface__["data"], array.shape, array.strides

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,12 +13,12 @@ from graphsafe.report.reading import members
 from graphsafe.run.child.generators import Draws
 from graphsafe.run.child.keys import Key
 from graphsafe.run.child.names import Name, Place
-from graphsafe.run.child.optimizers import Gradients, Stepped, SteppedOptimizers
+from graphsafe.run.child.optimizers import Gradients, SteppedOptimizers
 from graphsafe.run.child.outputs import Outputs
 from graphsafe.run.child.outside import Memory
 from graphsafe.run.child.rotations import Rotation
 from graphsafe.run.child.sight import Contents, LetGo
-from graphsafe.run.facts import Calls, CaptureFacts, GraphFacts, LentUse, OutsideUse, Rotated
+from graphsafe.run.facts import Calls, CaptureFacts, Changed, GraphFacts, LentUse, OutsideUse, Rotated
 
 
 @dataclass(eq=False, slots=True)
@@ -86,8 +86,8 @@ class GraphRecord(CaptureFacts):
     "Records the steps of optimizers while the capture runs."
     names: dict[int, list[Name]] = field(default_factory=dict)
     "Storage number -> the names that its tensors had when the capture began. It is empty after the capture."
-    optimizers: Stepped = field(default_factory=Stepped)
-    "The optimizers whose step was captured."
+    options: list[Callable[[], Changed | None]] = field(default_factory=list)
+    "Functions that return a value that the captured step of an optimizer froze, if it is different now."
     draws: Draws = field(default_factory=Draws)
     gradients: Gradients = field(default_factory=Gradients)
     rotation: Rotation = field(default_factory=Rotation)
@@ -121,7 +121,6 @@ class GraphRecord(CaptureFacts):
             decided=self.key.decided,
             let_go=self.gradients.let_go,
             skipped=self.gradients.skipped,
-            made=self.optimizers.made,
             rotated=self._rotated(),
             generators=self.draws.facts(self.key.seeded),
             draws_from=None if self.draws.names is None else tuple(self.draws.names),

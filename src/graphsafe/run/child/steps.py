@@ -7,6 +7,7 @@ captured function (`calls.py`). In both cases, the shapes of the arguments are t
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -226,11 +227,8 @@ def _graphs(seen: _Seen) -> list[int]:
 
 def _own(frames: Sequence[CallSite], captured: Sequence[CallSite]) -> Calls:
     """Return the calls of an eager step, but leave out the innermost calls that the capture has too."""
-    shared = 0
-    for one, other in zip(reversed(frames), reversed(captured), strict=False):
-        if (one.path, one.function, one.line) != (other.path, other.function, other.line):
-            break
-        shared += 1
+    pairs = zip(reversed(frames), reversed(captured), strict=False)
+    shared = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
     return tuple(frames[: len(frames) - shared])
 
 

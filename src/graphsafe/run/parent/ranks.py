@@ -28,15 +28,14 @@ class Parting:
     @property
     def text(self) -> str:
         """The replays of both ranks in words: `rank 0 replays graph 2 of a.py:10 (batch = 4), rank 1 graph 1 of
-        a.py:10`."""
-        one, other = (f"{named(graph)}{self._values(graph)}" for graph in self.graphs)
-        return f"rank {self.processes[0].rank} replays {one}, rank {self.processes[1].rank} {other}"
-
-    def _values(self, graph: SeenGraph) -> str:
-        """Return the frozen arguments of a graph that have other values in the other graph."""
-        one, other = (graph.facts.key for graph in self.graphs)
-        told = [f"{name} = {value}" for name, value in graph.facts.key.items() if one.get(name) != other.get(name)]
-        return f" ({', '.join(told)})" if told else ""
+        a.py:10`. The values are those of frozen arguments that differ."""
+        keys = [graph.facts.key for graph in self.graphs]
+        texts = []
+        for graph in self.graphs:
+            key = graph.facts.key
+            told = [f"{name} = {value}" for name, value in key.items() if len({each.get(name) for each in keys}) > 1]
+            texts.append(f"{named(graph)} ({', '.join(told)})" if told else named(graph))
+        return f"rank {self.processes[0].rank} replays {texts[0]}, rank {self.processes[1].rank} {texts[1]}"
 
 
 def partings(seen: Iterable[SeenProcess]) -> tuple[list[Parting], list[Limit]]:
@@ -55,7 +54,8 @@ def partings(seen: Iterable[SeenProcess]) -> tuple[list[Parting], list[Limit]]:
             reason = _incomparable(first, other)
             if reason is None:
                 parted += [one for one in (_parting(first, other, True), _parting(first, other, False)) if one]
-            reason = reason or _cut(first, other)
+            if reason is None and not (first.order.is_whole and other.order.is_whole):
+                reason = "graphs took turns too often to record all replays; only the first ones are compared"
             if reason is not None:
                 limits.append(Limit("ranks", order_of(first, other), reason))
         found += sorted(parted, key=lambda one: (not one.collective, one.replay))[:1]
@@ -101,11 +101,6 @@ def _incomparable(first: SeenProcess, other: SeenProcess) -> str | None:
     if len(first.graphs) != len(other.graphs):
         return f"they captured different numbers of graphs: {len(first.graphs)} and {len(other.graphs)}"
     return None
-
-
-def _cut(first: SeenProcess, other: SeenProcess) -> str | None:
-    whole = first.order.is_whole and other.order.is_whole
-    return None if whole else "graphs took turns too often to record all replays; only the first ones are compared"
 
 
 def _parting(first: SeenProcess, other: SeenProcess, collective: bool) -> Parting | None:

@@ -78,9 +78,6 @@ class Frozen:
         if not self.is_free and self.place[1] <= line <= self.place[2] and self.differs(self.present):
             self.is_free = True
 
-    def is_like(self, other: Frozen) -> bool:
-        return (self.text, self.place) == (other.text, other.place)
-
 
 class Walk:
     """Follows the captured statements of the first frame. The remaining frames are its callers."""

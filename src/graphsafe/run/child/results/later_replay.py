@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 import dis
 import functools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
@@ -142,7 +142,7 @@ class Results:
             for frame in frames if beside else ():
                 tensor = variable.tensor(frame)
                 place = None if tensor is None else place_of(tensor)
-                if place is not None and all(_overlap(place, each.contents.fills) for each in (owner, record)):
+                if place is not None and all(_fills(each, place) for each in (owner, record)):
                     at = call_site(frame.f_code, frame.f_lineno)
                     yield _Stale(variable, owner, sites, record, at, beside)
 
@@ -163,8 +163,8 @@ class Results:
         one.owner.overwritten = Overwritten(one.at or read, one.replay, one.by.number, later, one.variable.name)
 
 
-def _overlap(place: Place, others: Iterable[Place]) -> bool:
-    return any(begin < place[1] and place[0] < end for begin, end in others)
+def _fills(record: GraphRecord, place: Place) -> bool:
+    return any(begin < place[1] and place[0] < end for begin, end in record.contents.fills)
 
 
 def _given_now(frame: FrameType) -> Iterator[_Variable]:

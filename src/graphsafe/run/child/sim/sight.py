@@ -102,8 +102,6 @@ class SimSight(Sight):
         """Return the contents of a graph whose capture has ended. The size of its pool is not simulated."""
         self._devices[self.device()] = None
         found: dict[int, Touch] = {}
-        inputs: list[torch.Tensor] = []
-        filled: list[torch.Tensor] = []
         uses: list[tuple[torch.Tensor, Access]] = []
         working: list[tuple[torch.Tensor, Access]] = []
         for node in graph.nodes:
@@ -115,8 +113,8 @@ class SimSight(Sight):
                 uses.append((tensor, access))
                 working += [] if node.kind == "none" else [(tensor, access)]  # a view uses no memory
                 self._touch(graph, tensor, access, found)
-                if not born_in(tensor, graph.captured_in):
-                    (filled if access == "write" else inputs).append(tensor)
+        outside = [(one, how) for one, how in uses if not born_in(one, graph.captured_in)]
+        inputs = [one for one, how in outside if how != "write"]
         reads, writes = [one for one, how in working if how != "write"], [one for one, how in working if how != "read"]
         self._parts[graph] = parts_of(reads), parts_of(writes)
         self._refills.captured(found)
@@ -149,7 +147,7 @@ class SimSight(Sight):
             step=step,
             many_shapes=_of_many_shapes(first),
             let_go=self._weights.captured(graph, [(one.storage, one.access) for one in found.values()], names),
-            fills=_alone(filled, inputs),
+            fills=_alone([one for one, how in outside if how == "write"], inputs),
             owns=lambda tensor: storage_number(tensor) in own,
             pool=graph.pool(),
             borrowed=borrowed(graph, uses, self._aliases.items()),
