@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from graphsafe.report.ledger.traffic import LONGEST, advice, left_out, rows
-from graphsafe.run.parent.covering import cover
+from graphsafe.run.parent.replay_counts import cover
 
 
 def test_sizes_between_captured_ones_need_padding_only() -> None:

@@ -15,7 +15,6 @@ import torch
 
 from graphsafe.capture.shared.frames import user_frames, user_frames_now
 from graphsafe.failure import in_one_line
-from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.failed_captures import FailedCaptures
 from graphsafe.run.child.frozen.numbers import Frozen
@@ -145,7 +144,8 @@ class Book:
         self.memories.captured(record, contents, names, present)
         results = storage_numbers(contents.outputs)
         record.gradients = Gradients(name for one in results for name in present.get(one, ()))
-        record.rotation = Rotation(before, present, {int(one.storage._cdata): one.access for one in contents.touches})
+        record.accesses = {one.number: one.access for one in contents.touches}
+        record.rotation = Rotation(before, present, record.accesses)
         record.key.sizes = sorted(use.memory.bytes for use in record.uses)
         record.outputs = Outputs(contents.outputs)
         for earlier, storage in contents.overwriters:
@@ -272,21 +272,6 @@ class Book:
 
     def stacks(self, graph: int) -> Collection[Calls]:
         return [stack for record in list(self.graphs) if record.number == graph for stack in list(record.stacks)]
-
-    def ordering(self) -> Callable[[GraphRecord], None] | None:
-        """Return the function to call before each replay, or None if the order of replays is not followed."""
-        follow = self.sight.ordering()
-        if follow is None:
-            return None
-
-        uses: dict[int, dict[int, Access]] = {}
-
-        def before(record: GraphRecord) -> None:
-            if record.number not in uses:
-                uses[record.number] = {use.memory.number: use.access for use in record.uses}
-            follow(record.graph and record.graph(), uses[record.number])
-
-        return before
 
     def comparing(self, record: GraphRecord | None) -> None:
         """Record that the running line compares a graph's result with itself."""

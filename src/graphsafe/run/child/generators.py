@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from graphsafe.capture.shared.classify import Function, contains
-from graphsafe.capture.shared.frames import absolute, call_site, is_user_file
+from graphsafe.capture.shared.frames import absolute, call_site, is_user_file, user_frames, user_frames_now
 from graphsafe.report.model import CallSite
 from graphsafe.report.source import file_lines
 from graphsafe.run.child.frozen.origins import callee, running_in
@@ -60,8 +60,9 @@ class Registered:
     "Whether another device was current when it was registered."
 
 
-def register(graph: Any, generator: torch._C.Generator, frames: Sequence[FrameType], calls: Calls) -> None:
-    """Record that the program has registered a generator with a graph. `calls` led to the registration."""
+def register(graph: Any, generator: torch._C.Generator) -> None:
+    """Record that the program has registered a generator with a graph, at the user's running line."""
+    frames, calls = user_frames_now(sys._getframe(1)), user_frames()[0]
     known = graph.__dict__.setdefault(_REGISTERED, [])
     holders = tuple(_holders(generator, frames))
     variables = (name for frame in frames for name, value in locals_of(frame).items() if value is generator)

@@ -22,6 +22,7 @@ import torch
 from graphsafe.capture.device.races import Access as Elements
 from graphsafe.capture.shared.frames import user_frames, user_frames_now
 from graphsafe.run.child.frozen.lines import line_with
+from graphsafe.run.child.names import addresses_of
 from graphsafe.run.child.refills import ALL, Parts, Refills, Stream
 from graphsafe.run.child.sight import Touch
 from graphsafe.run.child.source import file_tree, written_in_place
@@ -65,7 +66,7 @@ class HostInputs:
         `reads` are the parts of storages that the graph reads.
         """
         for touch in touches:
-            number = int(touch.storage._cdata)
+            number = touch.number
             if touch.access != "read":
                 self.leave([number])
             elif number not in self._left:
@@ -113,11 +114,6 @@ class HostInputs:
             if now != one.checksum:
                 one.checksum = now
                 self._refills.host_wrote(number, functools.partial(written_at, around), part)
-
-
-def addresses_of(storage: torch.UntypedStorage) -> range:
-    begin = storage.data_ptr()
-    return range(begin, begin + storage.nbytes())
 
 
 def checksum(memory: range) -> int:

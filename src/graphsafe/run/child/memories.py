@@ -41,7 +41,7 @@ class Lending:
                 one.takers.append(record.number)
         record.may_take = []
         for touch, graphs in contents.borrowed:
-            number = int(touch.storage._cdata)
+            number = touch.number
             for known in self._lent:
                 if known.use.memory.number == number and self._is_alive(known):
                     known.makers.append(record.number)
@@ -49,7 +49,7 @@ class Lending:
             memory = Memory(
                 touch.storage, names.get(number, ()), touch.text, touch.made, lambda _: None, self._sight.is_held
             )
-            place = memory.address, memory.address + memory.bytes
+            place = range(memory.address, memory.address + memory.bytes)
             lent = Lent(Use(memory, touch.access, False), contents.pool, place, makers)
             self._lent.append(lent)
             record.lent.append(lent)
@@ -92,7 +92,7 @@ class Memories:
             contents.casts.replays = functools.partial(self._replays, record.number)
         present = set(still)
         for touch in contents.touches:
-            number = int(touch.storage._cdata)
+            number = touch.number
             known = self._known.get(number)
             if known is None or known.status != "alive" or not known.is_in_place:
                 own = names.get(number, ())

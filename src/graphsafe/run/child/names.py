@@ -113,15 +113,21 @@ def storage_number(tensor: torch.Tensor) -> int | None:
         return None
 
 
-Place = tuple[int, int]
-"The first address of a contiguous tensor, and the address after its end."
-
-
-def place_of(tensor: torch.Tensor) -> Place | None:
+def place_of(tensor: torch.Tensor) -> range | None:
+    """Return the addresses of a contiguous tensor, or None for any other tensor."""
     if tensor.layout is not torch.strided or not tensor.is_contiguous() or not tensor.numel():
         return None
     begin = tensor.data_ptr()
-    return begin, begin + tensor.nbytes
+    return range(begin, begin + tensor.nbytes)
+
+
+def is_inside(inner: range, outer: range) -> bool:
+    return outer.start <= inner.start and inner.stop <= outer.stop
+
+
+def addresses_of(storage: torch.UntypedStorage) -> range:
+    begin = storage.data_ptr()
+    return range(begin, begin + storage.nbytes())
 
 
 def storage_numbers(tensors: Iterable[torch.Tensor]) -> frozenset[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from graphsafe.report.ledger.model import Access
 from graphsafe.report.reading import members
 from graphsafe.run.child.generators import Draws
 from graphsafe.run.child.keys import Key
-from graphsafe.run.child.names import Name, Place
+from graphsafe.run.child.names import Name
 from graphsafe.run.child.optimizers import Gradients, SteppedOptimizers
 from graphsafe.run.child.outputs import Outputs
 from graphsafe.run.child.outside import Memory
@@ -59,7 +59,8 @@ class Lent:
 
     use: Use
     pool: object
-    place: Place
+    place: range
+    "The addresses of the tensor."
     makers: list[int]
     "The numbers of other graphs that use the tensor while it exists. A replay of one of them restores the tensor."
     takers: list[int] = field(default_factory=list)
@@ -75,6 +76,8 @@ class GraphRecord(CaptureFacts):
     contents: Contents = field(default_factory=Contents)
     "The contents of the graph, without the objects of class `Touch`, which would keep storages alive."
     uses: list[Use] = field(default_factory=list)
+    accesses: Mapping[int, Access] = field(default_factory=dict)
+    "Number of a storage outside the pool that the graph uses -> how it uses the storage."
     lent: list[Lent] = field(default_factory=list)
     may_take: list[Lent] = field(default_factory=list)
     "Tensors of other graphs that had been lost when the capture began. It is empty after the capture."

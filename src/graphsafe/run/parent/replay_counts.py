@@ -3,7 +3,8 @@ without a graph."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -11,7 +12,6 @@ from graphsafe.report.ledger.traffic import advice
 from graphsafe.report.model import grouped
 from graphsafe.report.text import count, listed
 from graphsafe.run.facts import StepFacts
-from graphsafe.run.parent.covering import cover
 from graphsafe.run.parent.seen import SeenGraph, last
 from graphsafe.run.parent.writer import Writer
 
@@ -33,6 +33,12 @@ A server that loads another model drops its graphs too, but only after many repl
 """
 _REPLAYS_EACH = 3
 "The limit of replays for captures that one graph with a static input could replace."
+_LITTLE = 0.1
+"If the share of padding is below this, no further graph is worthwhile."
+_MOST_FURTHER = 8
+"At most this many further sizes are proposed."
+_MOST_TRIED = 64
+"Further sizes are chosen from the most frequent sizes, at most this many."
 
 
 def useless_graphs(writer: Writer) -> None:
@@ -209,3 +215,25 @@ def eager_steps(writer: Writer) -> None:
 def _replays_by_size(writer: Writer, step: StepFacts) -> dict[str, int]:
     seen = writer.graphs
     return {size: sum(seen[one].count.replays for one in same if one in seen) for size, same in step.captured.items()}
+
+
+def cover(eager: Mapping[int, int], captured: Collection[int]) -> tuple[list[int], float]:
+    """Return a few further sizes to capture, so that every eager size can be padded to a captured one. Also return the
+    share of padding that remains among all rows of the padded steps.
+
+    `eager` maps each size to the number of its steps. The largest eager size comes first if no captured size covers it.
+    The sizes that save the most padding follow.
+    """
+    largest = max(eager)
+    chosen = [] if largest <= max(captured, default=0) else [largest]
+    tried = sorted(sorted(eager, key=lambda size: -eager[size])[:_MOST_TRIED])
+    while (waste := _waste(eager, [*captured, *chosen])) > _LITTLE and len(chosen) < _MOST_FURTHER:
+        chosen.append(min(tried, key=lambda size: _waste(eager, [*captured, *chosen, size])))
+    return sorted(chosen), round(waste, 4)
+
+
+def _waste(eager: Mapping[int, int], sizes: Sequence[int]) -> float:
+    ordered = sorted(sizes)
+    padded = {size: ordered[bisect_left(ordered, size)] for size in eager}
+    rows = sum(times * padded[size] for size, times in eager.items())
+    return 1 - sum(times * size for size, times in eager.items()) / max(rows, 1)

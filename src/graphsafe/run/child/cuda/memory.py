@@ -16,7 +16,7 @@ from graphsafe.capture.device.cuda.compiler_import import memory_segments
 from graphsafe.capture.device.cuda.memory import innermost_line
 from graphsafe.capture.device.cuda.nodes import SHARED, GraphNode
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.names import Place
+from graphsafe.run.child.names import addresses_of
 from graphsafe.run.child.sight import Touch
 from graphsafe.run.facts import PoolLine
 
@@ -90,24 +90,20 @@ def borrowed(
     graphs = [(graph, words) for reference, words in earlier if (graph := reference()) is not None]
     found: dict[int, tuple[Touch, Sequence[Any]]] = {}
     for tensor in tensors:
-        place = storage_place(tensor.untyped_storage())
+        place = addresses_of(tensor.untyped_storage())
         others = [graph for graph, words in graphs if is_within(words, place)]
-        if others and place[0] not in found and is_within(inside, place) and _reads(nodes, place):
-            found[place[0]] = Touch.of(tensor, "both", False, None), others
+        if others and place.start not in found and is_within(inside, place) and _reads(nodes, place):
+            found[place.start] = Touch.of(tensor, "both", False, None), others
     return list(found.values())
 
 
-def storage_place(storage: torch.UntypedStorage) -> Place:
-    return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
-
-
-def is_within(words: Sequence[int], place: Place) -> bool:
+def is_within(words: Sequence[int], place: range) -> bool:
     """Return whether one of the sorted addresses is in this memory range."""
-    at = bisect_left(words, place[0])
-    return at < len(words) and words[at] < place[1]
+    at = bisect_left(words, place.start)
+    return at < len(words) and words[at] in place
 
 
-def _reads(nodes: Iterable[GraphNode], place: Place) -> bool:
+def _reads(nodes: Iterable[GraphNode], place: range) -> bool:
     """Return whether the first node with an address in this memory range may read the memory."""
     first = next((node for node in nodes if _uses(node.words, place)), None)
     if first is None or first.kind == "memset":
@@ -115,5 +111,5 @@ def _reads(nodes: Iterable[GraphNode], place: Place) -> bool:
     return first.kind != "memcpy" or _uses(first.words[:1], place)
 
 
-def _uses(words: Collection[int], place: Place) -> bool:
-    return any(place[0] <= word < place[1] for word in words)
+def _uses(words: Collection[int], place: range) -> bool:
+    return any(word in place for word in words)

@@ -77,11 +77,11 @@ class CudaOrder:
         """
         self.settle()
         host = [touch for touch in touches if touch.storage.device.type == "cpu"]
-        parts = {int(touch.storage._cdata): _copied(touch.storage, nodes) for touch in host}
+        parts = {touch.number: _copied(touch.storage, nodes) for touch in host}
         self._host.captured(host, parts)
         if graph is not None:
             self._copies[graph] = parts
-        self._leave(int(touch.storage._cdata) for touch in touches if nodes and _is_in_parts(touch.storage, nodes))
+        self._leave(touch.number for touch in touches if nodes and _is_in_parts(touch.storage, nodes))
         for number in names.keys() - self._left:
             tensors = [tensor for name in names[number] if (tensor := name.tensor()) is not None]
             tensor = min(tensors, key=lambda one: one._base is not None, default=None)  # a view may die before its base

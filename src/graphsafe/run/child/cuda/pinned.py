@@ -15,7 +15,8 @@ import torch
 
 from graphsafe.capture.device.cuda.nodes import GraphNode
 from graphsafe.capture.shared.frames import user_frames
-from graphsafe.run.child.host_inputs import HostMemory, addresses_of, checksum, written_at
+from graphsafe.run.child.host_inputs import HostMemory, checksum, written_at
+from graphsafe.run.child.names import addresses_of
 from graphsafe.run.child.sight import Touch
 from graphsafe.run.facts import Calls
 

@@ -47,13 +47,12 @@ from graphsafe.run.child.cuda.memory import (
     makers,
     pool_lines,
     record_stacks,
-    storage_place,
 )
 from graphsafe.run.child.cuda.order import CudaOrder
 from graphsafe.run.child.cuda.pinned import PinnedReads
 from graphsafe.run.child.cuda.waits import current_stream, watch_waits
 from graphsafe.run.child.guilty import raised_by
-from graphsafe.run.child.names import Name, Place, storage_number
+from graphsafe.run.child.names import Name, addresses_of, storage_number
 from graphsafe.run.child.refills import Unordered
 from graphsafe.run.child.sight import Contents, Sight, Touch
 from graphsafe.run.child.steps import Step, Steps
@@ -146,7 +145,7 @@ class CudaSight(Sight):
         lines = makers() if self._stacks else {}
         touches = _touches(nodes, segments, lines, [one for one in tensors if one.is_cuda or one.is_pinned()])
         if self._order is not None:
-            numbers = [int(touch.storage._cdata) for touch in touches if touch.access != "write"]
+            numbers = [touch.number for touch in touches if touch.access != "write"]
             known = {number: names[number] for number in numbers if number in names}
             self._order.captured(known, touches, nodes, graph)
         pinned = PinnedReads(nodes, touches, self._wrote) if self._order is None else None
@@ -333,12 +332,12 @@ def _overwriters(
 
 def _is_used(words: Sequence[int], tensor: torch.Tensor) -> bool:
     """Return whether one of the sorted addresses is inside the tensor's storage."""
-    return storage_number(tensor) is not None and is_within(words, storage_place(tensor.untyped_storage()))
+    return storage_number(tensor) is not None and is_within(words, addresses_of(tensor.untyped_storage()))
 
 
-def _filled(touches: Iterable[Touch]) -> tuple[Place, ...]:
+def _filled(touches: Iterable[Touch]) -> tuple[range, ...]:
     """Return the memory that a graph's copies write and that nothing in the graph reads."""
-    return tuple(storage_place(touch.storage) for touch in touches if touch.access == "write")
+    return tuple(addresses_of(touch.storage) for touch in touches if touch.access == "write")
 
 
 def _nodes_so_far() -> int:

@@ -23,7 +23,7 @@ import torch
 
 from graphsafe.capture.shared.frames import call_site
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.names import Place, locals_of, place_of, storage_number
+from graphsafe.run.child.names import locals_of, place_of, storage_number
 from graphsafe.run.child.records import GraphRecord
 from graphsafe.run.child.results.overwritten import reads_in
 from graphsafe.run.child.source import block_with, innermost
@@ -163,8 +163,8 @@ class Results:
         one.owner.overwritten = Overwritten(one.at or read, one.replay, one.by.number, later, one.variable.name)
 
 
-def _fills(record: GraphRecord, place: Place) -> bool:
-    return any(begin < place[1] and place[0] < end for begin, end in record.contents.fills)
+def _fills(record: GraphRecord, place: range) -> bool:
+    return any(one.start < place.stop and place.start < one.stop for one in record.contents.fills)
 
 
 def _given_now(frame: FrameType) -> Iterator[_Variable]:

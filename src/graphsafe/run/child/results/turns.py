@@ -26,7 +26,7 @@ import torch
 from graphsafe.capture.shared.classify import Function
 from graphsafe.capture.shared.frames import call_site, frames_from
 from graphsafe.run.child.frozen.origins import running_in
-from graphsafe.run.child.names import place_of
+from graphsafe.run.child.names import is_inside, place_of
 from graphsafe.run.child.records import GraphRecord
 from graphsafe.run.child.results.overwritten import reads_in
 from graphsafe.run.child.source import block_with, holding
@@ -135,10 +135,8 @@ def _read_next(record: GraphRecord, frame: FrameType, replayed: int, callers: Se
 def _is_result(record: GraphRecord, tensor: torch.Tensor) -> bool:
     """Return whether a tensor is in memory that each replay of the graph overwrites completely."""
     place = place_of(tensor)
-    fills = record.contents.fills
-    return record.contents.owns(tensor) or (
-        place is not None and any(a <= place[0] and place[1] <= b for a, b in fills)
-    )
+    is_filled = place is not None and any(is_inside(place, one) for one in record.contents.fills)
+    return is_filled or record.contents.owns(tensor)
 
 
 def _is_used(callers: Sequence[FrameType]) -> bool:

@@ -17,7 +17,7 @@ from graphsafe.capture.device.sim.tags import Tag, tag_of, tag_of_storage, tags_
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.names import Name, Place, place_of
+from graphsafe.run.child.names import Name, is_inside, place_of
 from graphsafe.run.facts import Calls, Growth, OutdatedTensor
 
 _COPIES = frozenset({"aten::copy_", "aten::clone", "aten::_to_copy"})
@@ -203,7 +203,7 @@ _MOST_COPIES = 64
 class _Inputs:
     """The memory outside its pool that a graph reads."""
 
-    places: frozenset[Place]
+    places: frozenset[range]
     passed_over: int = 0
     "The number of times that another graph was given an input of this graph's size."
 
@@ -218,7 +218,7 @@ class Asked:
 
     def __init__(self) -> None:
         self._inputs: weakref.WeakKeyDictionary[CUDAGraph, _Inputs] = weakref.WeakKeyDictionary()
-        self._given: list[Place] = []
+        self._given: list[range] = []
         "The memory that copies have filled since the last replay."
 
     def captured(self, graph: CUDAGraph, inputs: Iterable[torch.Tensor]) -> Callable[[], int]:
@@ -247,12 +247,12 @@ class Asked:
                 inputs.passed_over += 1
 
 
-def _asked(given: Sequence[Place], wanted: Iterable[Place], own: Iterable[Place]) -> bool:
+def _asked(given: Sequence[range], wanted: Iterable[range], own: Iterable[range]) -> bool:
     """Return whether a copy filled one of the memory ranges `wanted`, and no other copy wrote to the input that
     contains this range."""
     for place in wanted:
-        holders = [one for one in own if one[0] <= place[0] and place[1] <= one[1]]
-        filled = [one for one in given if any(a <= one[0] and one[1] <= b for a, b in holders)]
+        holders = [one for one in own if is_inside(place, one)]
+        filled = [one for one in given if any(is_inside(one, holder) for holder in holders)]
         if filled == [place]:
             return True
     return False
