@@ -37,7 +37,8 @@ class Lending:
     def captured(self, record: GraphRecord, contents: Contents, names: Mapping[int, Sequence[Name]]) -> None:
         """Begin to follow the tensors that a graph reads from other graphs, and record which lost memory it uses."""
         for one in record.may_take:
-            if one.pool == contents.pool and contents.takes(one.place):
+            memory = one.use.memory
+            if one.pool == contents.pool and contents.takes(range(memory.address, memory.address + memory.bytes)):
                 one.takers.append(record.number)
         record.may_take = []
         for touch, graphs in contents.borrowed:
@@ -49,8 +50,7 @@ class Lending:
             memory = Memory(
                 touch.storage, names.get(number, ()), touch.text, touch.made, lambda _: None, self._sight.is_held
             )
-            place = range(memory.address, memory.address + memory.bytes)
-            lent = Lent(Use(memory, touch.access, False), contents.pool, place, makers)
+            lent = Lent(Use(memory, touch.access, False), contents.pool, makers)
             self._lent.append(lent)
             record.lent.append(lent)
         self._records.append(record)

@@ -59,8 +59,6 @@ class Lent:
 
     use: Use
     pool: object
-    place: range
-    "The addresses of the tensor."
     makers: list[int]
     "The numbers of other graphs that use the tensor while it exists. A replay of one of them restores the tensor."
     takers: list[int] = field(default_factory=list)
@@ -113,7 +111,8 @@ class GraphRecord(CaptureFacts):
             self.dropped = time.time_ns()
 
     def facts(self) -> GraphFacts:
-        seen = self.contents
+        seen, names, when = self.contents, self.rotation.names, self.rotation.when
+        line = self.key.rebinding(names)
         return GraphFacts(
             **members(self, CaptureFacts),
             nodes=None if seen.nodes is None else dict(seen.nodes),
@@ -124,7 +123,7 @@ class GraphRecord(CaptureFacts):
             decided=self.key.decided,
             let_go=self.gradients.let_go,
             skipped=self.gradients.skipped,
-            rotated=self._rotated(),
+            rotated=Rotated(tuple(name.text for name in names), line, when) if when else None,
             generators=self.draws.facts(self.key.seeded),
             draws_from=None if self.draws.names is None else tuple(self.draws.names),
             replayed_by=tuple(self.replayers),
@@ -134,10 +133,6 @@ class GraphRecord(CaptureFacts):
                 LentUse(one.use.facts(), tuple(one.makers), tuple(one.takers)) for one in self.lent if one.takers
             ),
         )
-
-    def _rotated(self) -> Rotated | None:
-        names, when = self.rotation.names, self.rotation.when
-        return Rotated(tuple(name.text for name in names), self.key.rebinding(names), when) if when else None
 
     def repeats(self, earlier: GraphRecord) -> bool:
         """Return whether both graphs do the same work, except that one input is another tensor of equal size.
