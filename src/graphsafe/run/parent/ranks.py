@@ -35,7 +35,7 @@ class Parting:
             key = graph.facts.key
             told = [f"{name} = {value}" for name, value in key.items() if len({each.get(name) for each in keys}) > 1]
             texts.append(f"{named(graph)} ({', '.join(told)})" if told else named(graph))
-        return f"rank {self.processes[0].rank} replays {texts[0]}, rank {self.processes[1].rank} {texts[1]}"
+        return f"rank {self.processes[0].facts.rank} replays {texts[0]}, rank {self.processes[1].facts.rank} {texts[1]}"
 
 
 def partings(seen: Iterable[SeenProcess]) -> tuple[list[Parting], list[Limit]]:
@@ -48,7 +48,7 @@ def partings(seen: Iterable[SeenProcess]) -> tuple[list[Parting], list[Limit]]:
     known = [one for one in seen if one.facts.rank is not None and one.graphs]
     found, limits = [], []
     for ranks in grouped(known, lambda one: one.started_by).values():
-        first, *others = sorted(ranks, key=lambda process: process.rank)
+        first, *others = sorted(ranks, key=lambda process: process.facts.rank or 0)
         parted = []
         for other in others:
             reason = _incomparable(first, other)
@@ -74,7 +74,9 @@ def parted_ranks(writer: Writer, parting: Parting) -> None:
         why = f"at replay {parting.replay} {parting.text}"
         writer.limits.append(Limit("ranks", order_of(*parting.processes), why))
         return
-    ranks = {str(process.rank): named(one) for process, one in zip(parting.processes, parting.graphs, strict=True)}
+    ranks = {
+        str(process.facts.rank): named(one) for process, one in zip(parting.processes, parting.graphs, strict=True)
+    }
     data = {"replay": parting.replay, "ranks": ranks}
     counted = f"At replay {parting.replay} of graphs with collectives {parting.text}."
     orders = f"replay graphs with collectives in different orders, first at replay {parting.replay}"
@@ -86,15 +88,15 @@ def parted_ranks(writer: Writer, parting: Parting) -> None:
 
 
 def order_of(first: SeenProcess, other: SeenProcess) -> str:
-    return f"the order of replays in ranks {first.rank} and {other.rank}"
+    return f"the order of replays in ranks {first.facts.rank} and {other.facts.rank}"
 
 
 def _incomparable(first: SeenProcess, other: SeenProcess) -> str | None:
-    if first.rank == other.rank:
+    if first.facts.rank == other.facts.rank:
         return "a rank was started again"
     for process in (first, other):
         if len({graph.facts.thread for graph in process.graphs}) > 1:
-            return f"rank {process.rank} captured on several threads, between which there is no order"
+            return f"rank {process.facts.rank} captured on several threads, between which there is no order"
     for one, two in zip(first.graphs, other.graphs, strict=False):
         if one.facts.frames[-1:] != two.facts.frames[-1:]:
             return f"they captured different graphs: {named(one)} and {named(two)}"

@@ -29,11 +29,6 @@ class SeenProcess:
     outlives: bool = False
     has_torch: bool = True
 
-    @property
-    def rank(self) -> int:
-        """The rank, or -1 if it is unknown."""
-        return -1 if self.facts.rank is None else self.facts.rank
-
 
 def last(calls: Sequence[CallSite]) -> CallSite | None:
     """Return the innermost call, or None if there is none."""

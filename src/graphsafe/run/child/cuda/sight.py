@@ -114,7 +114,6 @@ class CudaSight(Sight):
             self._calls.begin()
 
     def ending(self, graph: Any) -> None:
-        """Read the nodes while the capture still has them."""
         self._nodes, self._problem = (), None
         self._step = None if self._calls is None else self._calls.end()
         if self._order is not None:
