@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphsafe.run.child.calls import Calls
+from graphsafe.run.child.calls import CalledSteps
 from graphsafe.run.child.steps import Steps
 from tests.run.test_silent import Replays
 
@@ -39,7 +39,7 @@ class Watched:
     def __init__(self) -> None:
         self.steps = Steps(Replays(0, ()))
         self.mode = names["Counting"]()
-        self.calls = Calls(self.steps, lambda: int(self.mode.operations))
+        self.calls = CalledSteps(self.steps, lambda: int(self.mode.operations))
         self.graphs = 0
 
     @contextmanager
@@ -199,7 +199,7 @@ def test_a_fault_of_the_watch_does_not_reach_the_program() -> None:
     def broken() -> int:
         raise KeyError("count")
 
-    calls = Calls(Steps(Replays(0, ())), broken)
+    calls = CalledSteps(Steps(Replays(0, ())), broken)
     calls.begin()
     assert Runner().step({"x": torch.zeros(2, 8)}).shape == (2, 8)
     assert calls.end() is None

@@ -16,7 +16,7 @@ from graphsafe.report.ledger.html_form import with_processes
 from graphsafe.report.ledger.model import Held
 from graphsafe.report.ledger.terminal import processes_text
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.cuda import lent, stacks
+from graphsafe.run.child.cuda import memory as gpu_memory
 from graphsafe.run.child.cuda import sight as cuda
 from graphsafe.run.child.outside import Memory
 from graphsafe.run.facts import LentUse, OutsideUse, PoolLine, ProcessFacts
@@ -104,8 +104,8 @@ def test_lines_of_memory_are_those_of_the_devices_that_are_named(monkeypatch: py
         return {"device": device, "segment_pool_id": POOL, "blocks": [block]}
 
     monkeypatch.setattr(torch.cuda, "memory_snapshot", lambda: [segment(0, 512), segment(1, 1024)])
-    assert [one.bytes for one in stacks.pool_lines(())] == [1024, 512]
-    assert [one.bytes for one in stacks.pool_lines({"cuda:1"})] == [1024]
+    assert [one.bytes for one in gpu_memory.pool_lines(())] == [1024, 512]
+    assert [one.bytes for one in gpu_memory.pool_lines({"cuda:1"})] == [1024]
 
 
 def test_a_resized_storage_has_other_memory_and_one_that_is_left_alone_the_same(
@@ -114,8 +114,8 @@ def test_a_resized_storage_has_other_memory_and_one_that_is_left_alone_the_same(
     memories = {name: Memory(one.untyped_storage(), (), name, None, lambda _: None) for name, one in tensors.items()}
     resized = tensors["weight"].untyped_storage()
     resized.resize_(1 << 24)
-    assert not memories["weight"].is_memory_of(resized)
-    assert memories["x"].is_memory_of(tensors["x"].untyped_storage())
+    assert not memories["weight"].is_in_place
+    assert memories["x"].is_in_place
 
 
 def test_a_tensor_that_is_resized_leaves_its_memory_at_this_line(tensors: dict[str, torch.Tensor]) -> None:
@@ -148,11 +148,11 @@ def test_a_tensor_of_the_pool_is_borrowed_if_an_earlier_graph_uses_it_and_it_is_
 
     def borrowed(*nodes: GraphNode) -> list[Sequence[Any]]:
         inside = sorted(word for node in nodes for word in node.words if at <= word < at + inner.nbytes)
-        return [graphs for _, graphs in lent.borrowed(nodes, inside, [inner, inner[8:]], earlier)]
+        return [graphs for _, graphs in gpu_memory.borrowed(nodes, inside, [inner, inner[8:]], earlier)]
 
     assert borrowed(read) == borrowed(copied, filled) == [[maker]]
     assert borrowed() == borrowed(filled, read) == borrowed(cleared, read) == []
-    assert lent.borrowed([read], [at + 8], [inner], earlier[1:]) == []
+    assert gpu_memory.borrowed([read], [at + 8], [inner], earlier[1:]) == []
 
 
 def test_replays_count_if_the_tensor_was_overwritten_and_not_made_again() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.failures.captures import _handler_around
+from graphsafe.run.child.failed_captures import _handler_around
 from tests.conftest import ValidReport
 from tests.run.test_run import expected, ledger_in, program, run
 

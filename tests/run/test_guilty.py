@@ -15,7 +15,7 @@ from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.shared.classify import code_of, code_of_failure
 from graphsafe.capture.shared.frames import root_error, user_frames, user_frames_now
 from graphsafe.rulebook.book import load_rulebook
-from graphsafe.run.child.failures.guilty import raised_by, waiting
+from graphsafe.run.child.guilty import raised_by, waiting
 from graphsafe.run.counters import Order
 from graphsafe.run.facts import FailedCapture, ProcessFacts
 from graphsafe.run.parent.findings import findings_of

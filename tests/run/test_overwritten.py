@@ -54,7 +54,7 @@ def graphs() -> Iterator[tuple[Graph, Graph]]:
 def found(graph: Graph) -> tuple[int, int] | None:
     """The lines of the read and of the replay that wrote over it, from the first line of the test on."""
     first = sys._getframe(1).f_code.co_firstlineno
-    read = graph.record.outputs.held.overwritten
+    read = graph.record.overwritten
     return None if read is None else (read.read.line - first, read.replay[-1].line - first)
 
 

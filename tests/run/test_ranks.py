@@ -97,7 +97,7 @@ def test_ranks_that_cannot_be_compared_say_why() -> None:
 
 def test_one_difference_is_told_for_all_ranks_of_a_launch() -> None:
     found, _ = partings([process(rank, [(0, 3 - (rank == 2)), (1, 1)], *SENDING) for rank in (3, 1, 2, 0)])
-    assert [(one.replay, [each.rank for each in one.processes]) for one in found] == [(3, [0, 2])]
+    assert [(one.replay, [each.facts.rank for each in one.processes]) for one in found] == [(3, [0, 2])]
 
 
 def test_the_first_difference_is_that_of_the_written_out_orders() -> None:

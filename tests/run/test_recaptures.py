@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from graphsafe.run.counters import Count
 from graphsafe.run.facts import OutsideUse
-from graphsafe.run.parent.recaptures import recaptures
+from graphsafe.run.parent.replay_counts import recaptures
 from graphsafe.run.parent.seen import SeenGraph
 from tests.run.test_ranks import graph
 

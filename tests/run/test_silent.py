@@ -11,7 +11,8 @@ import pytest
 
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.source import same_loop
-from graphsafe.run.child.steps import Stack, Step, Steps
+from graphsafe.run.child.steps import Step, Steps
+from graphsafe.run.facts import Calls
 from tests.conftest import ValidReport
 from tests.run.test_run import PROGRAMS, expected, ledger_in, run
 
@@ -95,12 +96,12 @@ class Replays:
     """The replays of one graph."""
 
     number: int
-    stack: Stack
+    stack: Calls
 
     def replays(self, graph: int) -> int:
         return self.number
 
-    def stacks(self, graph: int) -> list[Stack]:
+    def stacks(self, graph: int) -> list[Calls]:
         return [self.stack]
 
 
@@ -109,7 +110,7 @@ def test_steps_of_another_size_count_between_replays_or_in_their_loop(tmp_path: 
     path.write_text("for _ in x:\n    serve()\n    fall_back()\nfor _ in x:\n    check()\nstep()\n")
     serving, check, fallback, once = ((CallSite(str(path), line, None),) for line in (2, 5, 3, 6))
 
-    def sizes(played: Replays, frames: Stack, later: int) -> Any:
+    def sizes(played: Replays, frames: Calls, later: int) -> Any:
         steps = Steps(played)
         steps.captured(Step((("step", "", 1),), ((4, 8),), ()), 0)
         for _ in range(12):

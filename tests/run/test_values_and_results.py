@@ -102,7 +102,7 @@ class Replayed:
 
 def read_at(graph: Replayed) -> int | None:
     """The line of the read that was found, from the first line of the test on."""
-    read = graph.record.outputs.held.overwritten
+    read = graph.record.overwritten
     return None if read is None else read.read.line - sys._getframe(1).f_code.co_firstlineno
 
 
@@ -138,7 +138,7 @@ def test_a_buffer_that_two_graphs_fill_is_told_at_the_second_statement() -> None
         theirs = target.run(1.0)
         ratio = ours / theirs
     assert read_at(draft) == 8 and ratio.sum() == 4
-    read = draft.record.outputs.held.overwritten
+    read = draft.record.overwritten
     assert read is not None and read.kept == "ours" and read.later is not None
 
 

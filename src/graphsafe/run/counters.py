@@ -63,10 +63,6 @@ class Counters:
         self.cells[LAST_RUN] = _FIRST
         self.cells[_FIRST] = self.cells[NO_ROOM] = _NOBODY
 
-    def read(self, graphs: int) -> tuple[list[Count], Order]:
-        """Return the counts of the first `graphs` graphs, and the order of their replays."""
-        return _read(self.cells, graphs)
-
 
 def slot_of(number: int) -> int:
     """Return the index of the first cell of a graph. `number` is the number of its capture, from 0."""
@@ -76,11 +72,12 @@ def slot_of(number: int) -> int:
 def saved_counts(file: Path, graphs: int) -> tuple[list[Count], Order]:
     """Read the counts and the order that a process has written. They are zeros if the file is missing, short or not
     regular."""
-    return _read(memoryview((saved(file, _BYTES) or b"").ljust(_BYTES, b"\0")).cast("Q"), graphs)
+    return counts_in(memoryview((saved(file, _BYTES) or b"").ljust(_BYTES, b"\0")).cast("Q"), graphs)
 
 
-def _read(cells: memoryview[int], graphs: int) -> tuple[list[Count], Order]:
-    """Read the counts and the order. The order is empty if graphsafe did not write the file."""
+def counts_in(cells: memoryview[int], graphs: int) -> tuple[list[Count], Order]:
+    """Return the counts of the first `graphs` graphs, and the order of their replays. The order is empty if graphsafe
+    did not write the file."""
     counts = [Count(*cells[slot_of(number) : slot_of(number) + _WORDS]) for number in range(graphs)]
     last = cells[LAST_RUN]
     runs = [tuple(cells[at : at + 2]) for at in range(_FIRST + 2, min(last, ROOM) + 1, 2)]

@@ -26,6 +26,12 @@ Stage = Literal["refused", "broken", "left", "open"]
 `refused`: `make_graphed_callables` refused it before it began. `broken`: an error of the device broke it. `left`: the
 captured code raised an error, but the device did not. `open`: it never ended.
 """
+Seeding = Literal["repeated", "unknown", "captured"]
+"""How a seed is set without effect.
+
+`repeated`: a known line sets the same seed before each replay. `unknown`: an unknown line does. `captured`: a captured
+line sets a seed.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +63,6 @@ class Overwritten:
     "The line that reads the result, if `read` is the replay of another graph that fills the same buffer."
     kept: str = ""
     "The name of the variable that keeps the result until the read."
-
-
-@dataclass(slots=True)
-class HeldOutputs:
-    """Results of a graph that the program still holds at the graph's next replay."""
-
-    collected: Calls = ()
-    "The statement that keeps results. If it is unknown: the calls of the replay that overwrote kept results."
-    is_keeper_known: bool = True
-    compared: Calls = ()
-    "The line that compared a result with an earlier result that has the same memory."
-    overwritten: Overwritten | None = None
-    "The first read of a result after another replay has overwritten it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +101,6 @@ class LentUse:
     "The numbers of the graphs whose replays overwrite it."
 
 
-@dataclass(slots=True)
-class DroppedGradients:
-    """Gradients that a graph writes and that the program drops between replays."""
-
-    let_go: Calls = ()
-    "The calls that led to the line that dropped the first gradient."
-    skipped: int = 0
-    "The number of weights that had no gradient at an eager step after a replay."
-
-
 @dataclass(frozen=True, slots=True)
 class MadeState:
     """State of an optimizer that its first step made in a capture, so that each replay makes it again."""
@@ -148,19 +131,15 @@ class ReplacedGenerator:
     is_line_known: bool
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class GeneratorFacts:
     """The faults of the generators from which a graph draws."""
 
     misplaced: Calls = ()
     "The calls that registered a generator while another device was current."
     replaced: ReplacedGenerator | None = None
-    reseeded: Calls = ()
-    "The line that sets the same seed before each replay."
-    between: Calls = ()
-    "The calls that led to such a replay, if the line that sets the seed is unknown."
-    inside: Calls = ()
-    "The captured line that seeds a generator."
+    seeded: Mapping[Seeding, Calls] = field(default_factory=dict)
+    "The line that sets a seed. If it is unknown: the calls of a replay."
 
 
 @dataclass(eq=False, slots=True)
@@ -192,6 +171,17 @@ class CaptureFacts:
     "The first replay at which the program had another value than the graph's."
     drawn: CallSite | None = None
     "A captured line that drew from a random generator of the host."
+    made: MadeState | None = None
+    collected: Calls = ()
+    """The statement that keeps results of the graph until later replays.
+
+    If it is unknown: the calls of the replay that overwrote kept results.
+    """
+    is_keeper_known: bool = True
+    compared: Calls = ()
+    "The line that compared a result with an earlier result that has the same memory."
+    overwritten: Overwritten | None = None
+    "The first read of a result after another replay has overwritten it."
 
 
 @dataclass(kw_only=True, slots=True)
@@ -203,13 +193,14 @@ class GraphFacts(CaptureFacts):
     pool_bytes: int | None = None
     collectives: bool = False
     outside: tuple[OutsideUse, ...] = ()
-    held_outputs: HeldOutputs = field(default_factory=HeldOutputs)
     key: Mapping[str, str] = field(default_factory=dict)
     "The frozen arguments, with their values."
     decided: CallSite | None = None
     "The line that decided to capture, if the last call is in a helper that captures any function passed to it."
-    gradients: DroppedGradients = field(default_factory=DroppedGradients)
-    made: MadeState | None = None
+    let_go: Calls = ()
+    "The calls that led to the line that dropped the first gradient that the graph writes."
+    skipped: int = 0
+    "The number of weights that had no gradient at an eager step after a replay."
     rotated: Rotated | None = None
     generators: GeneratorFacts = field(default_factory=GeneratorFacts)
     draws_from: tuple[str, ...] | None = None
@@ -223,7 +214,7 @@ class GraphFacts(CaptureFacts):
     "Pairs of operations that use the same memory and that the graph does not order, if the device can see them."
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(frozen=True, slots=True)
 class FailedCapture:
     """A capture that failed."""
 
@@ -239,7 +230,7 @@ class FailedCapture:
     "The event that broke the capture, if it is known."
     stage: Stage
     swallowed_by: CallSite | None = None
-    "The handler that caught the error. It is set later, when the handler begins to run."
+    "The handler that caught the error. It becomes known when the handler ends."
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from graphsafe.files import saved, write_atomically
@@ -37,12 +37,11 @@ class Options:
     stacks: bool = False
 
     def text(self) -> str:
-        return json.dumps(asdict(self))
+        return json.dumps(self, default=members)
 
     @staticmethod
     def parse(text: str) -> Options:
-        said = json.loads(text)
-        return Options(**{**said, "devices": tuple(said.get("devices", ("cuda",)))})
+        return read(Options, json.loads(text))
 
     @property
     def is_simulated(self) -> bool:

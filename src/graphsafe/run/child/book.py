@@ -15,38 +15,34 @@ import torch
 
 from graphsafe.capture.shared.frames import user_frames, user_frames_now
 from graphsafe.failure import in_one_line
-from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.failures.captures import FailedCaptures
+from graphsafe.run.child.failed_captures import FailedCaptures
 from graphsafe.run.child.frozen.numbers import Frozen
-from graphsafe.run.child.gradients import Gradients
-from graphsafe.run.child.host_draws import drawn_so_far
+from graphsafe.run.child.generators import drawn_so_far
 from graphsafe.run.child.keys import Key
 from graphsafe.run.child.memories import Memories
 from graphsafe.run.child.names import (
     graphed_results,
     is_called_by_trees,
     names_in,
-    names_now,
     storage_number,
     storage_numbers,
 )
-from graphsafe.run.child.optimizers import SteppedOptimizers
+from graphsafe.run.child.optimizers import Gradients, SteppedOptimizers
+from graphsafe.run.child.outputs import Outputs, returned_and_kept
 from graphsafe.run.child.process_groups import has_subgroups
 from graphsafe.run.child.records import GraphRecord
 from graphsafe.run.child.results.later_replay import Results
 from graphsafe.run.child.results.meeting import Meetings
-from graphsafe.run.child.results.outputs import Outputs
 from graphsafe.run.child.results.overwritten import Reads
 from graphsafe.run.child.results.previous import Previous
-from graphsafe.run.child.results.returned import returned_and_kept
 from graphsafe.run.child.results.turns import Turns
 from graphsafe.run.child.rotations import Rotation
 from graphsafe.run.child.sight import Sight
 from graphsafe.run.child.steps import Steps
 from graphsafe.run.child.waits import Waits
 from graphsafe.run.counters import LAST_RUN, MOST_GRAPHS, Counters, slot_of
-from graphsafe.run.facts import Overwritten, ProcessFacts, Refill, Stage
+from graphsafe.run.facts import Calls, ProcessFacts, Refill, Stage
 from graphsafe.run.part import POOL, Options
 
 Result = TypeVar("Result")
@@ -113,7 +109,7 @@ class Book:
             stepped=SteppedOptimizers(),
             drawn_before=drawn_so_far(),
             may_take=self.memories.lending.lost(),
-            names={} if is_called_by_trees(frame) else names_now(frame),
+            names={} if is_called_by_trees(frame) else names_in(user_frames_now(frame)),
         )
 
     def _stream(self) -> str:
@@ -138,22 +134,20 @@ class Book:
         for number in record.key.frozen if self.sight.evidence == "predicted" else ():
             self._frozen.setdefault(number.place[0], []).append(number)
         if record.stepped is not None:
-            record.optimizers = record.stepped.end()
+            record.options, record.made = record.stepped.end()
         record.drawn = None if drawn_so_far() == record.drawn_before else record.key.drawn
         record.drawn_before = ()  # free the memory: the states are large
-        with torch._C.DisableTorchFunction():
-            present = names_in(frames)
-            names = {**graphed_results(graph, frame), **record.names, **present}
-            before, record.names = record.names, {}
-            contents = self.sight.contents(graph, names)
-            self.memories.captured(record, contents, names, present)
-            results = storage_numbers(contents.outputs)
-            record.gradients = Gradients(name for one in results for name in present.get(one, ()))
-            record.rotation = Rotation(
-                before, present, {int(one.storage._cdata): one.access for one in contents.touches}
-            )
-            record.key.sizes = sorted(use.memory.bytes for use in record.uses)
-            record.outputs = Outputs(contents.outputs)
+        present = names_in(frames)
+        names = {**graphed_results(graph, frame), **record.names, **present}
+        before, record.names = record.names, {}
+        contents = self.sight.contents(graph, names)
+        self.memories.captured(record, contents, names, present)
+        results = storage_numbers(contents.outputs)
+        record.gradients = Gradients(name for one in results for name in present.get(one, ()))
+        record.accesses = {one.number: one.access for one in contents.touches}
+        record.rotation = Rotation(before, present, record.accesses)
+        record.key.sizes = sorted(use.memory.bytes for use in record.uses)
+        record.outputs = Outputs(contents.outputs)
         for earlier, storage in contents.overwriters:
             for one in (one for one in self.graphs if one.graph is not None and one.graph() is earlier):
                 one.overwrites.append((record, storage))
@@ -182,38 +176,49 @@ class Book:
         """Check the memory that a graph uses, before a replay. On a real GPU, the memory is checked before each of the
         first replays. Later checks are so rare that they take little time."""
         begun = time.perf_counter()
-        with torch._C.DisableTorchFunction():
-            self.replayed_by(record)
-            self.memories.look(record)
-            if self._reads is not None and record.overwrites:
-                self._reads.replaying(record, user_frames_now(sys._getframe(1)), user_frames()[0])
-            if record.looks < _FIRST or self.sight.evidence == "predicted":
-                self._overwriting(record)
-            graph = None if record.graph is None else record.graph()
-            if graph is not None:
-                self.sight.replaying(graph)
-            drew = graph is not None and record.draws.replaying(graph, *self._running())
-            cells = self.counters.cells
-            if not record.outputs.held.collected and (kept := self._returned(record)) is not None:
-                record.outputs.held.collected = (kept,)
-                self._tell(False)
-            repeats = record.rotation.replaying(cells[cells[LAST_RUN]] == record.slot)
-            if record.outputs.look() | self._is_stale(record) | drew | repeats:
-                self._tell(False)
-        if record.looks < _FIRST and len(record.stacks) < _MOST_STACKS:
-            record.stacks.add(user_frames()[0])
+        frames, sites = self._running()
+        is_early = record.looks < _FIRST
+        self.replayed_by(record)
+        self.memories.look(record)
+        if self._reads is not None and record.overwrites:
+            self._reads.replaying(record, frames, sites)
+        found = []
+        if is_early or self.sight.evidence == "predicted":
+            found.append(self._overwriting(record, frames, sites))
+        graph = None if record.graph is None else record.graph()
+        if graph is not None:
+            self.sight.replaying(graph)
+            found.append(record.draws.replaying(graph, frames, sites))
+        cells = self.counters.cells
+        found.append(record.rotation.replaying(cells[cells[LAST_RUN]] == record.slot))
+        found.append(self._collecting(record, frames, sites))
+        found.append(self._is_stale(record, frames))
+        if any(found):
+            self._tell(False)
+        if is_early and len(record.stacks) < _MOST_STACKS:
+            record.stacks.add(sites)
         record.looks += 1
         if self.sight.evidence == "measured" and record.looks > _FIRST:
             ended = time.perf_counter()
             record.next_look = ended + _PATIENCE * (ended - begun)
 
-    def _returned(self, record: GraphRecord) -> CallSite | None:
-        """Return the line that keeps results whose memory is outside the pool, if each replay updates this memory. On a
-        GPU, memory that kernels use is left out: a kernel's arguments do not say which memory it writes."""
+    def _collecting(self, record: GraphRecord, frames: list[FrameType], sites: Calls) -> bool:
+        """Look for results of earlier replays that the program keeps although this replay overwrites them.
+
+        Their memory may be outside the pool, if each replay updates it. On a GPU, memory that kernels use is left out:
+        a kernel's arguments do not say which memory it writes.
+        """
+        if record.collected:
+            return False
         updates = ("write", "both") if self.sight.evidence == "predicted" else ("write",)
         updated = [use.memory for use in record.uses if use.access in updates and use.certain]
         storages = frozenset(memory.number for memory in updated if memory.is_there)
-        return returned_and_kept(storages, user_frames_now(sys._getframe(1)), record.looks) if storages else None
+        kept = (returned_and_kept(storages, frames, record.looks) if storages else None) or record.outputs.look(frames)
+        if isinstance(kept, CallSite):
+            record.collected = (kept,)
+        elif kept:
+            record.collected, record.is_keeper_known = sites, False
+        return bool(record.collected)
 
     def replayed_by(self, record: GraphRecord) -> None:
         """Record the thread and the stream of a replay. Call it when memory is checked, and when the thread differs
@@ -227,16 +232,13 @@ class Book:
     def changing_thread(self, record: GraphRecord) -> None:
         """Record that a thread is about to replay a graph which another thread replayed last."""
         self.replayed_by(record)
-        if self._turns.is_wanted(record):
-            with torch._C.DisableTorchFunction():
-                if self._turns.replaying(record, *self._running()):
-                    self._tell(False)
+        if self._turns.is_wanted(record) and self._turns.replaying(record, *self._running()):
+            self._tell(False)
 
     def stepping(self, optimizer: torch.optim.Optimizer) -> None:
         """Look, before an optimizer's eager step, for gradients that a graph writes but the optimizer does not find."""
         for record in self.graphs:
-            watched = record.gradients if record.dropped is None else None
-            if watched and watched.stepping(optimizer, self.replays(record.number)):
+            if record.dropped is None and record.gradients.stepping(optimizer, self.replays(record.number)):
                 self._tell(False)
 
     def instantiated(self, record: GraphRecord) -> None:
@@ -245,58 +247,36 @@ class Book:
         record.instantiations += 1 if record.instantiations or not self.replays(record.number) else 2
         self._tell(False)
 
-    def _overwriting(self, record: GraphRecord) -> None:
+    def _overwriting(self, record: GraphRecord, frames: list[FrameType], sites: Calls) -> bool:
         """Look for earlier results that this replay is about to overwrite and that the program reads later."""
-        frames, sites = self._running()
         found = self._results.replaying(record, frames, sites)
         found |= self._turns.replaying(record, frames, sites)
-        if not found and record.outputs.held.overwritten is None:
+        if not found and record.overwritten is None:
             found = self._meetings.replaying(record, frames, sites)
-        is_early = 0 < record.looks <= _SEARCHED and record.outputs.held.overwritten is None
+        is_early = 0 < record.looks <= _SEARCHED and record.overwritten is None
         if is_early and record.outputs.is_held_by_more():
-            read = self._previous.replaying(record.number, record.contents.owns, frames)
-            if read is not None:
-                record.outputs.held.overwritten = Overwritten(read[0], sites, record.number, kept=read[1])
-                found = True
-        if found:
-            self._tell(False)
+            found |= self._previous.replaying(record, frames, sites)
+        return found
 
     def checking_values(self, record: GraphRecord) -> None:
         """Compare, before a replay, the values that the graph froze with the program's present values."""
-        if record.optimizers.frozen or record.key.has_values:
-            with torch._C.DisableTorchFunction():
-                if self._is_stale(record):
-                    self._tell(False)
+        has_values = record.options or record.key.has_values
+        if has_values and self._is_stale(record, user_frames_now(sys._getframe(1))):
+            self._tell(False)
 
-    def _running(self) -> tuple[list[FrameType], tuple[CallSite, ...]]:
+    def _running(self) -> tuple[list[FrameType], Calls]:
         return user_frames_now(sys._getframe(1)), user_frames()[0]
 
     def replays(self, graph: int) -> int:
         return int(self.counters.cells[slot_of(graph)])
 
-    def stacks(self, graph: int) -> Collection[tuple[CallSite, ...]]:
+    def stacks(self, graph: int) -> Collection[Calls]:
         return [stack for record in list(self.graphs) if record.number == graph for stack in list(record.stacks)]
-
-    def ordering(self) -> Callable[[GraphRecord], None] | None:
-        """Return the function to call before each replay, or None if the order of replays is not followed."""
-        follow = self.sight.ordering()
-        if follow is None:
-            return None
-
-        uses: dict[int, dict[int, Access]] = {}
-
-        def before(record: GraphRecord) -> None:
-            if record.number not in uses:
-                uses[record.number] = {use.memory.number: use.access for use in record.uses}
-            with torch._C.DisableTorchFunction():
-                follow(record.graph and record.graph(), uses[record.number])
-
-        return before
 
     def comparing(self, record: GraphRecord | None) -> None:
         """Record that the running line compares a graph's result with itself."""
-        if record is not None and not record.outputs.held.compared and self.replays(record.number) > 1:
-            record.outputs.held.compared = user_frames()[0]
+        if record is not None and not record.compared and self.replays(record.number) > 1:
+            record.compared = user_frames()[0]
             self._tell(False)
 
     def reading(self, storages: Callable[[], Collection[int]]) -> None:
@@ -308,10 +288,11 @@ class Book:
             number.ran(frames[0].f_lineno)
 
     def safely(self, do: Callable[..., Result], *args: Any) -> Result | None:
-        """Run a hook of graphsafe and return its result. An error in the hook is recorded as a limit, and None is
-        returned."""
+        """Run a hook of graphsafe and return its result. Tensor subclasses of the program do not see its operations.
+        An error in the hook is recorded as a limit, and None is returned."""
         try:
-            return do(*args)
+            with torch._C.DisableTorchFunction():
+                return do(*args)
         except Exception as error:
             self._problems["internal", "the watch of this process", in_one_line(error)] = None
             return None
@@ -319,11 +300,9 @@ class Book:
     def registering(self, module: torch.nn.Module, name: str, _: Any) -> None:
         """Record that a module is about to replace a parameter or buffer by another one with the same name."""
         old = module._parameters.get(name, module._buffers.get(name))
-        if old is not None and self.memories:
-            with torch._C.DisableTorchFunction():
-                number = storage_number(old)
-            if number is not None:
-                self.memories.leaving(number)
+        number = storage_number(old) if old is not None and self.memories else None
+        if number is not None:
+            self.memories.leaving(number)
 
     def look_at_all(self) -> None:
         """Record the captures that have not ended, and update the status of the memory that existing graphs use."""
@@ -380,20 +359,18 @@ class Book:
             return None
         return self.sight.unseen_steps() or (None if self.steps.names else _NO_STEP)
 
-    def _is_stale(self, record: GraphRecord) -> bool:
+    def _is_stale(self, record: GraphRecord, frames: list[FrameType]) -> bool:
         """Return whether this is the first replay at which the program's values differ from the graph's values."""
         if record.stale is not None:
             return False
-        options = (one.changed() for one in record.optimizers.frozen)
+        options = (changed() for changed in record.options)
         others = (one.key for one in self.graphs if one is not record and one.frames == record.frames)
-        frames = user_frames_now(sys._getframe(1))
         found = record.key.differs(frames, others) or next(filter(None, options), None)
         if found is not None:
-            at = found.at or record.key.chosen_at(frames)
-            record.stale = replace(found, at=at, frames=user_frames()[0])
+            record.stale = replace(found, at=found.at or record.key.chosen_at(frames), frames=user_frames()[0])
         return found is not None
 
-    def _refill(self, write: tuple[CallSite, ...], replay: tuple[CallSite, ...], storage: int, by_host: bool) -> Refill:
+    def _refill(self, write: Calls, replay: Calls, storage: int, by_host: bool) -> Refill:
         unnamed = POOL if -MOST_GRAPHS <= storage < 0 else None
         what = unnamed if storage < 0 else self.memories.text(storage)
         return Refill(write, replay, what, is_pinned=storage < 0, by_host=by_host)

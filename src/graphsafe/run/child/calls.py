@@ -86,7 +86,7 @@ class _Region:
         return sorted(found, key=lambda call: not call.is_module)
 
 
-class Calls:
+class CalledSteps:
     """Watches the calls of this process. `recorded` returns the number of nodes that the running capture has so far."""
 
     def __init__(self, steps: Steps, recorded: Callable[[], int]) -> None:

@@ -15,10 +15,9 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.shared.frames import user_frames, user_frames_now
 from graphsafe.capture.shared.replaced import replaced
 from graphsafe.run.child.book import Book
-from graphsafe.run.child.failures.handlers import is_watched
+from graphsafe.run.child.failed_captures import is_watched
 from graphsafe.run.child.generators import register
 from graphsafe.run.child.optimizers import state_of
 from graphsafe.run.counters import LAST_RUN, NO_ROOM, ROOM
@@ -108,7 +107,7 @@ def _capture_end(original: Any, book: Book, graph: Any) -> Any:
 def _replay(original: Any, book: Book) -> Any:
     now, clock, safely, looking = time.time_ns, time.perf_counter, book.safely, book.replaying
     thread = threading.get_ident
-    ordering = book.ordering()
+    ordering = book.sight.ordering()
 
     def replay(self: Any) -> Any:
         record = self.__dict__.get(_RECORD)
@@ -119,7 +118,7 @@ def _replay(original: Any, book: Book) -> Any:
         elif not book.counters.cells[record.slot] & _SOMETIMES:
             safely(book.checking_values, record)
         if ordering is not None:
-            safely(ordering, record)
+            safely(ordering, self, record.accesses)
         if thread() != record.replayer:
             safely(book.changing_thread, record)
         pinned = record.contents.pinned
@@ -128,7 +127,7 @@ def _replay(original: Any, book: Book) -> Any:
         result = original(self)
         if pinned is not None:
             safely(pinned.replayed)
-        if not record.draws.is_known:
+        if record.draws.names is None:
             safely(record.draws.replayed)
         cells, slot = book.counters.cells, record.slot
         cells[slot] += 1
@@ -151,7 +150,7 @@ def _replay(original: Any, book: Book) -> Any:
 
 def _register_generator_state(original: Any, book: Book, graph: Any, generator: Any) -> Any:
     result = original(graph, generator)
-    book.safely(register, graph, generator, user_frames_now(sys._getframe(1)), user_frames()[0])
+    book.safely(register, graph, generator)
     return result
 
 

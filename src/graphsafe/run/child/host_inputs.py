@@ -22,9 +22,11 @@ import torch
 from graphsafe.capture.device.races import Access as Elements
 from graphsafe.capture.shared.frames import user_frames, user_frames_now
 from graphsafe.run.child.frozen.lines import line_with
-from graphsafe.run.child.refills import ALL, Frames, Parts, Refills, Stream
+from graphsafe.run.child.names import addresses_of
+from graphsafe.run.child.refills import ALL, Parts, Refills, Stream
 from graphsafe.run.child.sight import Touch
 from graphsafe.run.child.source import file_tree, written_in_place
+from graphsafe.run.facts import Calls
 
 _SAMPLES = 16_384
 "At most this many bytes of each memory are compared."
@@ -64,12 +66,15 @@ class HostInputs:
         `reads` are the parts of storages that the graph reads.
         """
         for touch in touches:
-            number = int(touch.storage._cdata)
+            number = touch.number
             if touch.access != "read":
                 self.leave([number])
             elif number not in self._left:
                 for part in reads.get(number, ALL) or (None,):
-                    self._watch(number, touch.storage, part)
+                    dense = part if part is not None and part.is_dense else None
+                    memory = addresses_of(touch.storage) if dense is None else range(dense.address, dense.end)
+                    if (number, dense) not in self._inputs:
+                        self._inputs[number, dense] = HostMemory(weakref.ref(touch.storage), memory, checksum(memory))
 
     def copied(self, stream: Stream, source: torch.Tensor) -> None:
         """Record that a stream is about to copy from a contiguous pinned tensor.
@@ -83,12 +88,6 @@ class HostInputs:
             memory = range(begin, begin + source.nbytes)
             self._inputs[-begin, None] = HostMemory(weakref.ref(storage), memory, checksum(memory))
             self._refills.copied(stream, -begin)
-
-    def _watch(self, number: int, storage: torch.UntypedStorage, part: Elements | None) -> None:
-        part = part if part is not None and part.is_dense else None
-        memory = addresses_of(storage) if part is None else range(part.address, part.end)
-        if (number, part) not in self._inputs:
-            self._inputs[number, part] = HostMemory(weakref.ref(storage), memory, checksum(memory))
 
     def watched(self) -> set[int]:
         """Return the numbers of the memories whose contents are compared."""
@@ -117,11 +116,6 @@ class HostInputs:
                 self._refills.host_wrote(number, functools.partial(written_at, around), part)
 
 
-def addresses_of(storage: torch.UntypedStorage) -> range:
-    begin = storage.data_ptr()
-    return range(begin, begin + storage.nbytes())
-
-
 def checksum(memory: range) -> int:
     """Return a checksum of the memory. If the memory is large, evenly spaced bytes are taken."""
     size = len(memory)
@@ -132,7 +126,7 @@ def checksum(memory: range) -> int:
     return zlib.crc32(content[:: size // _SAMPLES | 1].tobytes())
 
 
-def written_at(addresses: range) -> Frames:
+def written_at(addresses: range) -> Calls:
     """Return the line that writes to the memory: a line of a running function, or of a function that it calls. Return
     the current calls if no such line is found."""
     with torch._C.DisableTorchFunction():

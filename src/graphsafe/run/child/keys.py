@@ -171,10 +171,6 @@ class Key:
                 return _changed(captured, _arguments(frame))
         return self._method_differs(frames)
 
-    def _is_ours(self, frame: FrameType) -> bool:
-        owner = None if self._owner is None else self._owner()
-        return owner is not None and locals_of(frame).get("self") is owner
-
     def _method_differs(self, frames: Sequence[FrameType]) -> Changed | None:
         """Find the nearest running method of the capturing object. Return one of its arguments whose value differs from
         the captured one, or None.
@@ -183,10 +179,11 @@ class Key:
         """
         values = (pair for one in self._values.values() for pair in one.items())
         captured = {name: value for name, value in values if value is not None}
+        owner = None if self._owner is None else self._owner()
         for frame in frames if captured else ():
             given = _arguments(frame, with_named=False)
             known = {name: value for name, value in captured.items() if type(given.get(name)) in _SCALARS}
-            if known and self._is_ours(frame):
+            if known and owner is not None and locals_of(frame).get("self") is owner:
                 larger = {one: value for one, value in known.items() if type(value) is not int or given[one] > value}
                 return _changed({name: value for name, value in larger.items() if ignores(frame, name)}, given)
         return None
@@ -201,7 +198,7 @@ def _changed(captured: Mapping[str, Any], given: Mapping[str, Any]) -> Changed |
 
 
 def _like(one: Frozen, keys: Iterable[Key]) -> list[Frozen]:
-    return [other for key in keys for other in key.frozen if one.is_like(other)]
+    return [other for key in keys for other in key.frozen if (other.text, other.place) == (one.text, one.place)]
 
 
 def _arguments(frame: FrameType, *, with_named: bool = True) -> dict[str, Any]:

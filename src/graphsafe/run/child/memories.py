@@ -15,8 +15,7 @@ from graphsafe.run.child.sight import Contents, Sight
 
 
 class Lending:
-    """The tensors in a pool that one graph makes and a later graph of the pool reads. Call the methods with torch
-    functions disabled.
+    """The tensors in a pool that one graph makes and a later graph of the pool reads.
 
     If the program frees such a tensor, a later capture may give its memory to another graph of the pool. Replays of
     that graph then overwrite data that the reading graph needs. This does no harm as long as a graph that makes the
@@ -38,11 +37,12 @@ class Lending:
     def captured(self, record: GraphRecord, contents: Contents, names: Mapping[int, Sequence[Name]]) -> None:
         """Begin to follow the tensors that a graph reads from other graphs, and record which lost memory it uses."""
         for one in record.may_take:
-            if one.pool == contents.pool and contents.takes(one.place):
+            memory = one.use.memory
+            if one.pool == contents.pool and contents.takes(range(memory.address, memory.address + memory.bytes)):
                 one.takers.append(record.number)
         record.may_take = []
         for touch, graphs in contents.borrowed:
-            number = int(touch.storage._cdata)
+            number = touch.number
             for known in self._lent:
                 if known.use.memory.number == number and self._is_alive(known):
                     known.makers.append(record.number)
@@ -50,8 +50,7 @@ class Lending:
             memory = Memory(
                 touch.storage, names.get(number, ()), touch.text, touch.made, lambda _: None, self._sight.is_held
             )
-            place = memory.address, memory.address + memory.bytes
-            lent = Lent(Use(memory, touch.access, False), contents.pool, place, makers)
+            lent = Lent(Use(memory, touch.access, False), contents.pool, makers)
             self._lent.append(lent)
             record.lent.append(lent)
         self._records.append(record)
@@ -62,7 +61,7 @@ class Lending:
 
 
 class Memories:
-    """The memory that the graphs use. Call the methods with torch functions disabled."""
+    """The memory that the graphs use."""
 
     def __init__(self, sight: Sight, replays: Callable[[int], int], tell: Callable[[bool], None]) -> None:
         """Start without memory.
@@ -93,9 +92,9 @@ class Memories:
             contents.casts.replays = functools.partial(self._replays, record.number)
         present = set(still)
         for touch in contents.touches:
-            number = int(touch.storage._cdata)
+            number = touch.number
             known = self._known.get(number)
-            if known is None or known.status != "alive" or not known.is_memory_of(touch.storage):
+            if known is None or known.status != "alive" or not known.is_in_place:
                 own = names.get(number, ())
                 known = Memory(touch.storage, own, touch.text, touch.made, self._suspected, self._sight.is_held)
                 self._known[number] = known

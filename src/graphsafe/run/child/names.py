@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import torch
 
-from graphsafe.capture.shared.frames import frames_from, is_user_file, user_frames_now
+from graphsafe.capture.shared.frames import frames_from, is_user_file
 
 _MOST_OBJECTS = 50_000
 _DEEPEST = 24
@@ -38,11 +38,6 @@ class Name:
     "The object at which the name begins. It is None for a variable of a function, which cannot be looked up later."
     way: tuple[Move, ...]
     tensor: weakref.ref[torch.Tensor]
-
-    @property
-    def is_parameter(self) -> bool:
-        """Whether the name is the name of a module's registered parameter or buffer."""
-        return bool(self.way) and self.way[-1][0] == "parameter"
 
     def now(self) -> torch.Tensor | None:
         """Return the tensor that has the name now. Return None if there is no tensor or if the name cannot be looked
@@ -66,7 +61,7 @@ class Name:
 def names_in(frames: Sequence[FrameType]) -> dict[int, list[Name]]:
     """Return the names of the tensors that can be reached from the variables of `frames`, by storage number.
 
-    `frames` begins with the innermost frame, and the shortest names come first. Call it with torch functions disabled.
+    `frames` begins with the innermost frame, and the shortest names come first.
     """
     found: dict[int, list[Name]] = {}
     todo: deque[tuple[str, Any, weakref.ref[Any] | None, tuple[Move, ...]]] = deque()
@@ -92,16 +87,10 @@ def names_in(frames: Sequence[FrameType]) -> dict[int, list[Name]]:
     return found
 
 
-def names_now(frame: FrameType) -> dict[int, list[Name]]:
-    """Return the names of the tensors that can be reached from the variables of `frame` and of its callers."""
-    with torch._C.DisableTorchFunction():
-        return names_in(user_frames_now(frame))
-
-
 def graphed_results(graph: Any, frame: FrameType) -> dict[int, list[Name]]:
     """Return the results of a function that `make_graphed_callables` captures in `graph`, by storage number.
 
-    No variable of the program holds these results. Call it with torch functions disabled.
+    No variable of the program holds these results.
     """
     maker = next((one for one in frames_from(frame) if one.f_code.co_name == "make_graphed_callables"), None)
     shown = {} if maker is None else locals_of(maker)
@@ -124,15 +113,21 @@ def storage_number(tensor: torch.Tensor) -> int | None:
         return None
 
 
-Place = tuple[int, int]
-"The first address of a contiguous tensor, and the address after its end."
-
-
-def place_of(tensor: torch.Tensor) -> Place | None:
+def place_of(tensor: torch.Tensor) -> range | None:
+    """Return the addresses of a contiguous tensor, or None for any other tensor."""
     if tensor.layout is not torch.strided or not tensor.is_contiguous() or not tensor.numel():
         return None
     begin = tensor.data_ptr()
-    return begin, begin + tensor.nbytes
+    return range(begin, begin + tensor.nbytes)
+
+
+def is_inside(inner: range, outer: range) -> bool:
+    return outer.start <= inner.start and inner.stop <= outer.stop
+
+
+def addresses_of(storage: torch.UntypedStorage) -> range:
+    begin = storage.data_ptr()
+    return range(begin, begin + storage.nbytes())
 
 
 def storage_numbers(tensors: Iterable[torch.Tensor]) -> frozenset[int]:

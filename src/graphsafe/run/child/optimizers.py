@@ -1,5 +1,5 @@
 """Finds the values that the captured step of an optimizer froze, and the state that the optimizer first made in the
-capture.
+capture. Also finds gradients that a graph writes but that no optimizer reads.
 
 A schedule writes a new learning rate into `optimizer.param_groups`, but replays do not read the rate there, unless it
 is a tensor. A weight that the program freezes or thaws after the capture is trained as before. Steps are recorded only
@@ -8,9 +8,10 @@ while a capture runs, so that eager steps cost nothing.
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -19,9 +20,8 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from graphsafe.capture.shared.frames import user_frames
-from graphsafe.report.model import CallSite
-from graphsafe.run.child.names import storage_numbers
-from graphsafe.run.facts import Changed, MadeState
+from graphsafe.run.child.names import Name, storage_numbers
+from graphsafe.run.facts import Calls, Changed, MadeState
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class OptimizerOption:
     group: int
     name: str
     value: Any
-    frames: tuple[CallSite, ...]
+    frames: Calls
     "The calls that led to the captured step."
 
     def changed(self) -> Changed | None:
@@ -53,7 +53,7 @@ class TrainedWeights:
     earlier replay, the weights were still as in the captured step.
     """
 
-    def __init__(self, optimizer: torch.optim.Optimizer, frames: tuple[CallSite, ...]) -> None:
+    def __init__(self, optimizer: torch.optim.Optimizer, frames: Calls) -> None:
         self._frames = frames
         self._weights = [
             (f"{type(optimizer).__name__}.param_groups[{number}]['params'][{at}]", weakref.ref(one), one.requires_grad)
@@ -78,24 +78,10 @@ class _Step:
     """The first step of an optimizer in a capture."""
 
     optimizer: torch.optim.Optimizer
-    frames: tuple[CallSite, ...]
+    frames: Calls
     weights: TrainedWeights
     state: int
     "The number of tensors in the optimizer's state before the step."
-
-    @property
-    def made(self) -> int:
-        return len(state_of(self.optimizer)) - self.state
-
-
-@dataclass(frozen=True, slots=True)
-class Stepped:
-    """The optimizers that were stepped during a capture."""
-
-    frozen: Sequence[OptimizerOption | TrainedWeights] = ()
-    "Values that the captured steps froze."
-    made: MadeState | None = None
-    "State that the first of these steps made in the capture."
 
 
 class SteppedOptimizers:
@@ -115,18 +101,23 @@ class SteppedOptimizers:
             weights = TrainedWeights(optimizer, frames)
             self._steps[id(optimizer)] = _Step(optimizer, frames, weights, len(state_of(optimizer)))
 
-    def end(self) -> Stepped:
-        """Stop recording, and return what the steps froze and made."""
+    def end(self) -> tuple[list[Callable[[], Changed | None]], MadeState | None]:
+        """Stop recording. Return functions that return a value that a step froze, if it is different now. Also return
+        the state that the first step with such state made."""
         self._end()
         steps = list(self._steps.values())
         self._steps.clear()
-        frozen: list[OptimizerOption | TrainedWeights] = [step.weights for step in steps]
-        frozen += [option for step in steps for option in _options(step.optimizer, step.frames)]
-        made = (MadeState(type(one.optimizer).__name__, one.made, one.frames) for one in steps if one.made > 0)
-        return Stepped(frozen, next(made, None))
+        frozen = [step.weights.changed for step in steps]
+        frozen += [option.changed for step in steps for option in _options(step.optimizer, step.frames)]
+        made = None
+        for step in steps:
+            tensors = len(state_of(step.optimizer)) - step.state
+            if made is None and tensors > 0:
+                made = MadeState(type(step.optimizer).__name__, tensors, step.frames)
+        return frozen, made
 
 
-def _options(optimizer: torch.optim.Optimizer, frames: tuple[CallSite, ...]) -> Iterator[OptimizerOption]:
+def _options(optimizer: torch.optim.Optimizer, frames: Calls) -> Iterator[OptimizerOption]:
     for number, group in enumerate(optimizer.param_groups):
         for name, value in group.items():
             if type(value) is float or (type(value) is tuple and all(type(one) is float for one in value)):
@@ -139,3 +130,42 @@ def state_of(optimizer: torch.optim.Optimizer) -> Collection[int]:
         states = [one for each in optimizer.state.values() for one in each.values()]
         return storage_numbers(one for one in states if isinstance(one, torch.Tensor))
     return ()
+
+
+class Gradients:
+    """The gradients among a graph's results, weakly referenced. The program may drop them between replays.
+
+    `optimizer.zero_grad()` sets each `weight.grad` to None. Suppose that a graph contains the backward pass, but
+    neither `zero_grad` nor the optimizer's step. Its replays then write to the gradient tensors of the capture. The
+    optimizer's eager step then finds no gradients and does nothing.
+    """
+
+    def __init__(self, names: Iterable[Name] = ()) -> None:
+        """Take the gradients among the names of the graph's results."""
+        own = [name for name in names if name.way[-1:] == (("attribute", "grad"),)]
+        self._weights = [weakref.ref(weight) for name in own if (weight := name.owner()) is not None]
+        self._watched = [weakref.ref(grad, self._gone) for name in own if (grad := name.tensor()) is not None]
+        self._replays = 0
+        self.let_go: Calls = ()
+        "The calls that led to the line that dropped the first gradient."
+        self.skipped = 0
+        "The number of weights that had no gradient at an eager step after a replay."
+
+    def _gone(self, _: Any) -> None:
+        if not sys.is_finalizing():
+            with suppress(Exception):
+                self.let_go = self.let_go or user_frames()[0]
+
+    def stepping(self, optimizer: torch.optim.Optimizer, replays: int) -> bool:
+        """Return whether this eager step is the first that finds no gradient after a replay.
+
+        `replays` is the number of replays so far.
+        """
+        before, self._replays = self._replays, replays
+        if self.skipped or not self.let_go or replays <= before:
+            return False
+        own = {id(weight) for reference in self._weights if (weight := reference()) is not None}
+        given = [one for group in optimizer.param_groups for one in group["params"] if id(one) in own]
+        if all(one.grad is None for one in given):
+            self.skipped = len(given)
+        return bool(self.skipped)

@@ -15,6 +15,7 @@ from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.ledger.model import OutsideStatus
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.names import Name, storage_number
+from graphsafe.run.facts import Calls
 
 _MOST_ASKED = 4
 "After a loss, at most this many checks search the process for a tensor that uses the lost memory now."
@@ -45,11 +46,11 @@ class Memory:
         self.names = tuple(names)
         self.made = made
         self.status: OutsideStatus = "alive"
-        self.frames: tuple[CallSite, ...] = ()
+        self.frames: Calls = ()
         "The calls that led to the line where the memory was lost, outermost first."
-        self._left: tuple[CallSite, ...] = ()
+        self._left: Calls = ()
         "The calls that led to the last line that moved a tensor to another storage."
-        self._deaths: dict[int, tuple[CallSite, ...]] = {}
+        self._deaths: dict[int, Calls] = {}
         "Index in `names` -> the calls that led to the line where the tensor with that name was freed."
         self._before: set[int] = set()
         "The indices of names whose tensors were freed before the memory was lost."
@@ -70,18 +71,19 @@ class Memory:
     def is_there(self) -> bool:
         return self._watched[0]() is not None
 
-    def is_memory_of(self, storage: torch.UntypedStorage) -> bool:
-        """Return whether the memory still exists and still belongs to the storage. A resize may have moved the
-        storage."""
-        return self.is_there and int(storage.data_ptr()) == self.address
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the storage still exists at the same address. A resize may have moved it."""
+        storage = self._watched[0]()
+        return storage is not None and int(storage.data_ptr()) == self.address
 
-    def leaving(self, frames: tuple[CallSite, ...]) -> None:
+    def leaving(self, frames: Calls) -> None:
         """Record that a line is about to move a tensor to another storage. `frames` are the calls that led to the
         line."""
         self._left = frames
         self._note(frames)
 
-    def _note(self, frames: tuple[CallSite, ...]) -> None:
+    def _note(self, frames: Calls) -> None:
         self.frames = frames
         self._before = {name for name, calls in self._deaths.items() if calls != frames}
 
@@ -102,7 +104,7 @@ class Memory:
             self._suspect(self)
 
     def look(self, maker: Callable[[torch.Tensor], CallSite | None]) -> None:
-        """Update `status`. Call it with torch functions disabled.
+        """Update `status`.
 
         `maker` returns the line that made a tensor. Memory that nothing holds is lost. Memory that something holds is
         lost only if a module's parameter or buffer is now another tensor; other variables may have been reused on
@@ -111,14 +113,14 @@ class Memory:
         if self.status != "alive":
             return
         held = self.is_there and self._is_held(self.number)
-        if held and self._is_resized():
+        if held and not self.is_in_place:
             self.status = "moved"
             return
         moved = any(self._is_other(name.tensor()) for name in self.names)
         now = [(at, tensor) for at, name in enumerate(self.names) if self._is_other(tensor := name.now())]
         others = {at: tensor for at, tensor in now if tensor is not None}
         if held:
-            own = [at for at, name in enumerate(self.names) if name.is_parameter]
+            own = [at for at, name in enumerate(self.names) if name.way and name.way[-1][0] == "parameter"]
             if own and others.keys() >= set(own):
                 self._rebound(own[0], maker(others[own[0]]))
                 self.frames = self._deaths.get(own[0], self._left)
@@ -150,11 +152,6 @@ class Memory:
     def found_heir(self, heir: str | None) -> None:
         self._asked += 1
         self.heir = heir
-
-    def _is_resized(self) -> bool:
-        """Return whether `resize_` has moved the storage to another address."""
-        storage = self._watched[0]()
-        return storage is not None and int(storage.data_ptr()) != self.address
 
     def _is_other(self, tensor: torch.Tensor | None) -> bool:
         return tensor is not None and storage_number(tensor) not in (None, self.number)

@@ -21,15 +21,10 @@ def played(index: int, count: int) -> Iterator[World]:
     Threads that already run are not affected.
     """
     device = SimDevice(index, load_rulebook().ops, count)
-    with device.entered(), replaced(*_replacements()):
+    modules = (dist, dist.distributed_c10d) if dist.is_available() else ()
+    functions = [(module, name) for module in modules for name in ("init_process_group", "new_group")]
+    with device.entered(), replaced(*((*one, _with_gloo(getattr(*one))) for one in functions)):
         yield device.world
-
-
-def _replacements() -> Iterator[tuple[Any, str, Any]]:
-    if dist.is_available():
-        for module in (dist, dist.distributed_c10d):
-            for name in ("init_process_group", "new_group"):
-                yield module, name, _with_gloo(getattr(module, name))
 
 
 def _with_gloo(real: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from graphsafe.report.ledger.model import Access
-from graphsafe.report.model import CallSite
 from graphsafe.report.reading import members
 from graphsafe.run.child.generators import Draws
-from graphsafe.run.child.gradients import Gradients
 from graphsafe.run.child.keys import Key
-from graphsafe.run.child.names import Name, Place
-from graphsafe.run.child.optimizers import Stepped, SteppedOptimizers
+from graphsafe.run.child.names import Name
+from graphsafe.run.child.optimizers import Gradients, SteppedOptimizers
+from graphsafe.run.child.outputs import Outputs
 from graphsafe.run.child.outside import Memory
-from graphsafe.run.child.results.outputs import Outputs
 from graphsafe.run.child.rotations import Rotation
 from graphsafe.run.child.sight import Contents, LetGo
-from graphsafe.run.facts import CaptureFacts, GraphFacts, LentUse, OutsideUse, Rotated
+from graphsafe.run.facts import Calls, CaptureFacts, Changed, GraphFacts, LentUse, OutsideUse, Rotated
 
 
 @dataclass(eq=False, slots=True)
@@ -61,7 +59,6 @@ class Lent:
 
     use: Use
     pool: object
-    place: Place
     makers: list[int]
     "The numbers of other graphs that use the tensor while it exists. A replay of one of them restores the tensor."
     takers: list[int] = field(default_factory=list)
@@ -77,6 +74,8 @@ class GraphRecord(CaptureFacts):
     contents: Contents = field(default_factory=Contents)
     "The contents of the graph, without the objects of class `Touch`, which would keep storages alive."
     uses: list[Use] = field(default_factory=list)
+    accesses: Mapping[int, Access] = field(default_factory=dict)
+    "Number of a storage outside the pool that the graph uses -> how it uses the storage."
     lent: list[Lent] = field(default_factory=list)
     may_take: list[Lent] = field(default_factory=list)
     "Tensors of other graphs that had been lost when the capture began. It is empty after the capture."
@@ -88,8 +87,8 @@ class GraphRecord(CaptureFacts):
     "Records the steps of optimizers while the capture runs."
     names: dict[int, list[Name]] = field(default_factory=dict)
     "Storage number -> the names that its tensors had when the capture began. It is empty after the capture."
-    optimizers: Stepped = field(default_factory=Stepped)
-    "The optimizers whose step was captured."
+    options: list[Callable[[], Changed | None]] = field(default_factory=list)
+    "Functions that return a value that the captured step of an optimizer froze, if it is different now."
     draws: Draws = field(default_factory=Draws)
     gradients: Gradients = field(default_factory=Gradients)
     rotation: Rotation = field(default_factory=Rotation)
@@ -103,7 +102,7 @@ class GraphRecord(CaptureFacts):
     replayers: dict[tuple[str, str], None] = field(default_factory=dict)
     looks: int = 0
     "The number of checks of the graph's memory so far."
-    stacks: set[tuple[CallSite, ...]] = field(default_factory=set)
+    stacks: set[Calls] = field(default_factory=set)
     next_look: float = 0.0
     "The time of the next check of the graph's memory."
 
@@ -112,19 +111,19 @@ class GraphRecord(CaptureFacts):
             self.dropped = time.time_ns()
 
     def facts(self) -> GraphFacts:
-        seen = self.contents
+        seen, names, when = self.contents, self.rotation.names, self.rotation.when
+        line = self.key.rebinding(names)
         return GraphFacts(
             **members(self, CaptureFacts),
             nodes=None if seen.nodes is None else dict(seen.nodes),
             pool_bytes=seen.pool_bytes,
             collectives=seen.collectives,
             outside=(*(use.facts() for use in self.uses), *(seen.casts.facts() if seen.casts is not None else ())),
-            held_outputs=self.outputs.held,
             key=self.key.texts(),
             decided=self.key.decided,
-            gradients=self.gradients.dropped,
-            made=self.optimizers.made,
-            rotated=self._rotated(),
+            let_go=self.gradients.let_go,
+            skipped=self.gradients.skipped,
+            rotated=Rotated(tuple(name.text for name in names), line, when) if when else None,
             generators=self.draws.facts(self.key.seeded),
             draws_from=None if self.draws.names is None else tuple(self.draws.names),
             replayed_by=tuple(self.replayers),
@@ -134,10 +133,6 @@ class GraphRecord(CaptureFacts):
                 LentUse(one.use.facts(), tuple(one.makers), tuple(one.takers)) for one in self.lent if one.takers
             ),
         )
-
-    def _rotated(self) -> Rotated | None:
-        names, when = self.rotation.names, self.rotation.when
-        return Rotated(tuple(name.text for name in names), self.key.rebinding(names), when) if when else None
 
     def repeats(self, earlier: GraphRecord) -> bool:
         """Return whether both graphs do the same work, except that one input is another tensor of equal size.

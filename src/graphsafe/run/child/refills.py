@@ -22,12 +22,12 @@ from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.names import storage_number
+from graphsafe.run.facts import Calls
 
 Stream = tuple[int, int]
 "A device and a stream on it."
-Clock = dict[Stream, int]
-Frames = tuple[CallSite, ...]
-Unordered = tuple[Frames, Frames, int, bool]
+Clock = Counter[Stream]
+Unordered = tuple[Calls, Calls, int, bool]
 "A write and a replay (or a copy) without an order: the calls of each, the storage, and whether the host wrote."
 Part = frozenset[Elements]
 "The elements of a storage that some work uses."
@@ -43,15 +43,15 @@ _MOST_PARTS = 16
 class _Work:
     stream: Stream
     count: int
-    frames: Frames
+    frames: Calls
 
 
 class Refills:
     def __init__(self, events: MutableMapping[Any, Clock] | None = None) -> None:
         """Make an empty record. `events` maps each existing event to its clock."""
         self._work: Counter[Stream] = Counter()
-        self._seen: dict[Stream, Clock] = defaultdict(dict)
-        self._host: Clock = {}
+        self._seen: dict[Stream, Clock] = defaultdict(Counter)
+        self._host: Clock = Counter()
         self._events = weakref.WeakKeyDictionary() if events is None else events
         self._used: set[int] = set()
         "Storages that graphs use outside their pools, and storages from which the program copies into these."
@@ -74,21 +74,21 @@ class Refills:
         self._events[event] = self._clock(stream)
 
     def waited(self, stream: Stream, event: Any) -> None:
-        _join(self._seen[stream], self._events.get(event, {}))
+        self._seen[stream] |= self._events.get(event, Counter())
 
     def host_waited(self, stream: Stream | None = None, event: Any = None) -> None:
         """Record that the host waited for a stream, for an event, or for all streams."""
         if event is not None:
-            _join(self._host, self._events.get(event, {}))
+            self._host |= self._events.get(event, Counter())
             return
         for each in [stream] if stream is not None else list(self._work):
-            _join(self._host, self._clock(each))
+            self._host |= self._clock(each)
 
     def forgotten(self, event: Any) -> None:
         self._events.pop(event, None)
 
     def wrote(
-        self, stream: Stream, storages: Iterable[int], frames: Frames | None = None, parts: Parts | None = None
+        self, stream: Stream, storages: Iterable[int], frames: Calls | None = None, parts: Parts | None = None
     ) -> None:
         """Record that an eager operation wrote to parts of storages. The writer is the user's running line, unless
         `frames` is given."""
@@ -129,9 +129,9 @@ class Refills:
         """Return the last work that reads host memory, or a part of it, and that may still run."""
         known = reversed(self._reads[storage].items()) if storage in self._reads else ()
         readers = (work for parts, work in known if part is None or parts == ALL or part in parts)
-        return next((one for one in readers if self._host.get(one.stream, 0) < one.count), None)
+        return next((one for one in readers if self._host[one.stream] < one.count), None)
 
-    def host_wrote(self, storage: int, frames: Callable[[], Frames], part: Elements | None = None) -> None:
+    def host_wrote(self, storage: int, frames: Callable[[], Calls], part: Elements | None = None) -> None:
         """Record that the host wrote to host memory from which graphs or streams copy, or to a part that they read.
 
         The write is a fault unless the host has waited for earlier replays and copies. `frames` returns the calls that
@@ -145,7 +145,7 @@ class Refills:
         self,
         stream: Stream,
         uses: Mapping[int, Access],
-        frames: Frames,
+        frames: Calls,
         reads: Parts | None = None,
         writes: Parts | None = None,
     ) -> None:
@@ -181,20 +181,15 @@ class Refills:
         return next((work for one, work in before if not self._is_ordered(stream, work) and _share(one, part)), None)
 
     def _is_ordered(self, stream: Stream, before: _Work) -> bool:
-        known = max(self._seen[stream].get(before.stream, 0), self._host.get(before.stream, 0))
+        known = max(self._seen[stream][before.stream], self._host[before.stream])
         return stream == before.stream or known >= before.count
 
-    def _tell(self, storage: int, write: Frames, replay: Frames, by_host: bool = False) -> None:
+    def _tell(self, storage: int, write: Calls, replay: Calls, by_host: bool = False) -> None:
         if write:
             self._found.setdefault((write[-1], replay[-1] if replay else None), (write, replay, storage, by_host))
 
     def _clock(self, stream: Stream) -> Clock:
-        return {**self._seen[stream], stream: self._work[stream]}
-
-
-def _join(clock: Clock, other: Clock) -> None:
-    for stream, count in other.items():
-        clock[stream] = max(clock.get(stream, 0), count)
+        return self._seen[stream] | Counter({stream: self._work[stream]})
 
 
 def parts_of(tensors: Iterable[torch.Tensor]) -> Parts:

@@ -19,8 +19,7 @@ When = Literal["captured", "replayed"]
 
 
 class Rotation:
-    """The names under which the program reaches the memory of a graph, if it swaps these names. Call the methods with
-    torch functions disabled."""
+    """The names under which the program reaches the memory of a graph, if it swaps these names."""
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from graphsafe.capture.device.bits import layout_text
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 from graphsafe.report.probes.order import Race
-from graphsafe.run.child.names import Name, Place
+from graphsafe.run.child.names import Name
 from graphsafe.run.child.refills import Unordered
 from graphsafe.run.child.steps import Key, Step, Steps
 from graphsafe.run.child.waits import Waits
@@ -34,6 +34,11 @@ class Touch:
     text: str
     "The shape and type, for memory without a name."
     made: CallSite | None = None
+
+    @property
+    def number(self) -> int:
+        """The number of the storage."""
+        return int(self.storage._cdata)
 
     @staticmethod
     def of(tensor: torch.Tensor, access: Access, certain: bool, made: CallSite | None) -> Touch:
@@ -96,14 +101,14 @@ class Contents:
     "Keys that several steps of different shapes in the graph share. Such a key identifies no step."
     let_go: Mapping[int, LetGo] = field(default_factory=dict)
     "Number of a storage that the graph reads -> its tensor, if an object held the tensor and the object is followed."
-    fills: Sequence[Place] = ()
-    "Memory outside the graph's pool that the graph writes and does not read, if the device knows it."
+    fills: Sequence[range] = ()
+    "Addresses outside the graph's pool that the graph writes and does not read, if the device knows it."
     owns: Callable[[torch.Tensor], bool] = lambda _: False
     "Returns whether a tensor is in memory of the graph's pool that its replays use, if the device knows it."
     pool: object = None
     borrowed: Sequence[tuple[Touch, Sequence[Any]]] = ()
     "Tensors of the pool that an earlier capture made and that the graph reads, each with other graphs that use it."
-    takes: Callable[[Place], bool] = lambda _: False
+    takes: Callable[[range], bool] = lambda _: False
     """Returns whether the graph uses this range of its pool's memory, or might have got the range if the range had been
     free."""
     casts: FreedCasts | None = None
@@ -154,8 +159,7 @@ class Sight(Protocol):
         storage number."""
 
     def ordering(self) -> Callable[[Any, Mapping[int, Access]], None] | None:
-        """Return a function to call before each replay. It takes the graph and the storages that the graph uses. The
-        graph is None if its contents could not be read.
+        """Return a function to call before each replay, with the graph and the storages that the graph uses.
 
         Return None if the order of writes and replays is not followed.
         """

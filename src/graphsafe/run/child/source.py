@@ -69,7 +69,7 @@ def running_call(path: str, place: Span) -> ast.Call | None:
     return next((one for one in calls if span_of(one) == place), None)
 
 
-def innermost(path: str, line: int, *kinds: type[ast.AST]) -> Any:
+def innermost(path: str, line: int, *kinds: Any) -> Any:
     """Return the innermost syntax node of these kinds that contains a line, or None."""
     return next((one for one in reversed(holding(path, line)) if isinstance(one, kinds)), None)
 
@@ -143,7 +143,7 @@ def captured_statements(path: str, line: int) -> Sequence[ast.stmt]:
     for node in reversed(holding(path, line)):
         if isinstance(node, ast.With) and any("graph" in ast.unparse(item.context_expr) for item in node.items):
             return node.body
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        if isinstance(node, Function):
             break
         if isinstance(node, ast.stmt):
             block = block_with(path, node)
@@ -267,14 +267,11 @@ def same_loop(one: Sequence[CallSite], other: Sequence[CallSite]) -> bool:
                 return False
             if path != other[depth].path or not loop[0] <= other[depth].line <= loop[1]:
                 return False
-            functions, others = (_named_functions(stack[depth + 1 :]) for stack in (one, other))
             is_one_call = line == other[depth].line and _calls_what_it_was_given(path, line)
-            return not is_one_call or not functions.isdisjoint(others)
+            called = ((each.path, each.function) for each in one[depth + 1 :])
+            named = {each for each in called if each[1] and not each[1].endswith("<lambda>")}
+            return not is_one_call or any((each.path, each.function) in named for each in other[depth + 1 :])
     return False
-
-
-def _named_functions(stack: Sequence[CallSite]) -> set[tuple[str, str]]:
-    return {(one.path, one.function) for one in stack if one.function and not one.function.endswith("<lambda>")}
 
 
 @functools.lru_cache(maxsize=1024)

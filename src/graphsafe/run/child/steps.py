@@ -7,6 +7,7 @@ captured function (`calls.py`). In both cases, the shapes of the arguments are t
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from typing import Any, Protocol
 
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.source import is_in_loop, same_loop
-from graphsafe.run.facts import StepFacts
+from graphsafe.run.facts import Calls, StepFacts
 
 Key = tuple[str, str, int]
 """The name of the first operation or of the function, and two further parts.
@@ -22,7 +23,6 @@ Key = tuple[str, str, int]
 These are either a path and a line, or "" and the number of the operation's storage or of the step.
 """
 Shapes = tuple[tuple[int, ...], ...]
-Stack = tuple[CallSite, ...]
 _MOST_SHAPES = 10_000
 _ENOUGH = 8
 """A graph counts as turned off after this many eager steps of its size without a replay in between.
@@ -37,7 +37,7 @@ class Played(Protocol):
     def replays(self, graph: int) -> int:
         """Return how often a graph was replayed."""
 
-    def stacks(self, graph: int) -> Collection[Stack]:
+    def stacks(self, graph: int) -> Collection[Calls]:
         """Return some of the call stacks that led to the graph's replays."""
 
 
@@ -46,7 +46,7 @@ class Step:
     keys: tuple[Key, ...]
     "The keys of the step. Each of them identifies it."
     shapes: Shapes
-    frames: tuple[CallSite, ...]
+    frames: Calls
     "The user's calls that lead to the step, outermost first."
     recorded: bool = False
     "Whether autograd records the step."
@@ -61,7 +61,7 @@ class Step:
 
 @dataclass(slots=True)
 class _Eager:
-    frames: Stack
+    frames: Calls
     """The calls that led to the first step of this size. If there are many such steps, the calls that led to a later
     step."""
     count: int = 0
@@ -81,7 +81,7 @@ class _Row:
 
 @dataclass(slots=True)
 class _Seen:
-    frames: tuple[CallSite, ...]
+    frames: Calls
     recorded: bool
     captured: dict[Shapes, list[int]] = field(default_factory=dict)
     "Shapes -> the numbers of the graphs."
@@ -225,13 +225,10 @@ def _graphs(seen: _Seen) -> list[int]:
     return [graph for graphs in list(seen.captured.values()) for graph in graphs]
 
 
-def _own(frames: Sequence[CallSite], captured: Sequence[CallSite]) -> Stack:
+def _own(frames: Sequence[CallSite], captured: Sequence[CallSite]) -> Calls:
     """Return the calls of an eager step, but leave out the innermost calls that the capture has too."""
-    shared = 0
-    for one, other in zip(reversed(frames), reversed(captured), strict=False):
-        if (one.path, one.function, one.line) != (other.path, other.function, other.line):
-            break
-        shared += 1
+    pairs = zip(reversed(frames), reversed(captured), strict=False)
+    shared = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
     return tuple(frames[: len(frames) - shared])
 
 

@@ -32,12 +32,9 @@ class Waits:
     def forget(self) -> None:
         self._found.clear()
 
-    def _turns(self, seen: set[int]) -> int:
-        """Return the number of intervals between replays in which the line has waited."""
-        return len(seen - {0, self._replays()})
-
     def facts(self) -> tuple[WaitFacts, ...]:
+        outside = {0, self._replays()}  # waits before the first replay, or after the last one
         return tuple(
-            WaitFacts(event, count, milliseconds, self._turns(seen))
+            WaitFacts(event, count, milliseconds, len(seen - outside))
             for event, count, milliseconds, seen in list(self._found.values())
         )

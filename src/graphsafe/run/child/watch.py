@@ -15,6 +15,7 @@ import threading
 import time
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from torch.nn.modules.module import (
@@ -29,7 +30,7 @@ from graphsafe.run.child.book import Book
 from graphsafe.run.child.hooks import hooked
 from graphsafe.run.child.process_groups import rank
 from graphsafe.run.child.sight import Sight
-from graphsafe.run.counters import Counters
+from graphsafe.run.counters import Counters, counts_in
 from graphsafe.run.facts import ProcessFacts
 from graphsafe.run.part import Options, Part, graphs_of
 
@@ -89,9 +90,10 @@ class Watch:
         self.book: Book = Book(sight, counters, self._tell, options)
         sight.watch_steps(self.book.steps)
         sight.watch_moves(self.book.memories.leaving, self.book.memories.losing)
+        registering = partial(self.book.safely, self.book.registering)
         for hooked_in in (
-            register_module_parameter_registration_hook(self.book.registering),
-            register_module_buffer_registration_hook(self.book.registering),
+            register_module_parameter_registration_hook(registering),
+            register_module_buffer_registration_hook(registering),
             register_optimizer_step_pre_hook(lambda one, *_: self.book.safely(self.book.stepping, one)),
         ):
             self._entered.callback(hooked_in.remove)
@@ -144,7 +146,7 @@ class Watch:
         """Return the current state as a part of a ledger."""
         self.book.look_at_all()
         facts = self._facts(ended=False)
-        return Part(self._token, "", self._begun, facts, *self.book.counters.read(graphs_of(facts)))
+        return Part(self._token, "", self._begun, facts, *counts_in(self.book.counters.cells, graphs_of(facts)))
 
     def _facts(self, ended: bool, is_whole: bool = False) -> ProcessFacts:
         """Return the facts. `ended` says whether the program ended without an error, and `is_whole` whether these are

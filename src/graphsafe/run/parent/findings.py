@@ -8,8 +8,8 @@ from typing import Any
 
 from graphsafe.report.model import CONFIDENCES, Finding, Limit, grouped
 from graphsafe.rulebook.book import Rulebook
+from graphsafe.run.parent.between_replays import growing_tensors, races, refills, repeated_waits
 from graphsafe.run.parent.failed_captures import failed_captures
-from graphsafe.run.parent.fed_memory import growing_tensors, races, refills
 from graphsafe.run.parent.held_results import kept_results, overwritten_results
 from graphsafe.run.parent.lost_memory import lost_memory
 from graphsafe.run.parent.old_values import (
@@ -21,7 +21,6 @@ from graphsafe.run.parent.old_values import (
 )
 from graphsafe.run.parent.random_numbers import generators, host_draws
 from graphsafe.run.parent.ranks import parted_ranks, partings
-from graphsafe.run.parent.repeated_waits import repeated_waits
 from graphsafe.run.parent.replay_counts import eager_steps, steps_after_the_graph, useless_graphs
 from graphsafe.run.parent.seen import SeenProcess
 from graphsafe.run.parent.writer import Writer
@@ -60,13 +59,8 @@ def findings_of(seen: Sequence[SeenProcess], book: Rulebook) -> tuple[list[Findi
         writers.append(Writer(parting.processes[1], book))
         parted_ranks(writers[-1], parting)
     limits = [limit for writer in writers for limit in writer.limits]
-    return _once_each([finding for writer in writers for finding in writer.found]), [*limits, *unknown]
-
-
-def _once_each(findings: Sequence[Finding]) -> list[Finding]:
-    """Return one finding for each line, cause and process, because a loop can capture, fail or lose memory there many
-    times. Its count is the sum of the counts, and its data name all graphs."""
-    return [_joined(same) if len(same) > 1 else same[0] for same in grouped(findings, _cause).values()]
+    found = [finding for writer in writers for finding in writer.found]
+    return [_joined(same) for same in grouped(found, _cause).values()], [*limits, *unknown]
 
 
 def _cause(finding: Finding) -> tuple[Any, ...]:
@@ -76,6 +70,8 @@ def _cause(finding: Finding) -> tuple[Any, ...]:
 
 
 def _joined(same: Sequence[Finding]) -> Finding:
+    """Return one finding for a line at which a loop captures, fails or loses memory many times. Its count is the sum of
+    the counts, and its data name all graphs."""
     surest = max((one.confidence for one in same), key=CONFIDENCES.index)
     graphs = list(dict.fromkeys(one.data["graph"] for one in same if "graph" in one.data))
     data = {"graphs": graphs, **same[0].data} if len(graphs) > 1 else same[0].data

@@ -10,19 +10,15 @@ from graphsafe.run.parent.writer import Writer, all_named, named
 
 def kept_results(writer: Writer) -> None:
     """Add findings for results that the program keeps although every replay overwrites them."""
-    held = [(one.facts.held_outputs, one) for one in writer.process.graphs]
-    ways = (
-        ("collected", "keeps results of earlier replays", [(one.collected, graph) for one, graph in held]),
-        ("compared", "compares a result with itself", [(one.compared, graph) for one, graph in held]),
-    )
-    for how, does, told in ways:
-        for same in grouped((one for one in told if one[0]), lambda one: last(one[0])).values():
-            frame, graphs = same[0][0][-1], [graph for _, graph in same]
+    for how, does in (("collected", "keeps results of earlier replays"), ("compared", "compares a result with itself")):
+        told = [(calls[-1], one) for one in writer.process.graphs if (calls := getattr(one.facts, how))]
+        for frame, same in grouped(told, lambda pair: pair[0]).items():
+            graphs = [graph for _, graph in same]
             because = f"Here the program {does}: each replay of {all_named(graphs)} overwrites the previous one."
             data = {"graphs": [one.name for one in graphs], "how": how}
             words = {"expr": text_at(frame, None), "value": "earlier results are held"}
             text = {}
-            if how == "collected" and not graphs[0].facts.held_outputs.is_keeper_known:
+            if how == "collected" and not graphs[0].facts.is_keeper_known:
                 text["message"] = f"this replay overwrites earlier results of {all_named(graphs)}, which are kept"
                 because = "Their number grew from replay to replay. The line that keeps them is not known."
             writer.about(graphs[0], "GS706", frame, words, data, because=because, certain=True, text=text)
@@ -34,10 +30,9 @@ def overwritten_results(writer: Writer) -> None:
     It was a replay of the same graph or of another graph of the same pool.
     """
     for graph in writer.process.graphs:
-        held = graph.facts.held_outputs
-        found = held.overwritten
+        found = graph.facts.overwritten
         other = None if found is None else writer.graphs.get(found.by)
-        if found is None or other is None or held.compared[-1:] == (found.read,):
+        if found is None or other is None or graph.facts.compared[-1:] == (found.read,):
             continue
         replay = last(found.replay)
         again = "a replay" if replay is None else f"a replay at {line_text(replay)}"

@@ -6,8 +6,8 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -61,8 +61,11 @@ def run_program(program: Sequence[str], options: Options) -> Ran:
     folder = Path(tempfile.mkdtemp(prefix="graphsafe-run-"))
     try:
         watching = nullcontext(Readings()) if options.is_simulated else sampling()
-        with _started(program, _environment(folder, options)) as process, watching as readings:
-            code = process.wait()
+        with passing_on() as begin:
+            process = _start(program, folder, options)
+            begin(process)
+            with watching as readings:
+                code = process.wait()
         parts = [replace(one, outlives=_is_running(one)) for one in read_parts(folder)]
         return Ran(code if code >= 0 else 128 - code, tuple(parts), readings)
     finally:
@@ -77,26 +80,12 @@ def _is_running(one: Part) -> bool:
     return True
 
 
-def _environment(folder: Path, options: Options) -> Mapping[str, str]:
-    before = os.environ.get("PYTHONPATH")
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, (str(_ENTRY), before))),
-        part.FOLDER: str(folder),
-        part.PARENT: "",
-        part.OPTIONS: options.text(),
-    }
-
-
-@contextmanager
-def _started(program: Sequence[str], environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Start the program, and pass signals on to it."""
-    with passing_on() as begin:
-        try:
-            process = subprocess.Popen(list(program), env=environment)
-        except FileNotFoundError:
-            raise RequestError(f"run: no such program: {program[0]}") from None
-        except OSError as error:
-            raise RequestError(f"run: {program[0]}: {error.strerror}") from None
-        begin(process)
-        yield process
+def _start(program: Sequence[str], folder: Path, options: Options) -> subprocess.Popen[bytes]:
+    path = os.pathsep.join(filter(None, (str(_ENTRY), os.environ.get("PYTHONPATH"))))
+    own = {"PYTHONPATH": path, part.FOLDER: str(folder), part.PARENT: "", part.OPTIONS: options.text()}
+    try:
+        return subprocess.Popen(list(program), env={**os.environ, **own})
+    except FileNotFoundError:
+        raise RequestError(f"run: no such program: {program[0]}") from None
+    except OSError as error:
+        raise RequestError(f"run: {program[0]}: {error.strerror}") from None

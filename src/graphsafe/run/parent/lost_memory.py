@@ -35,7 +35,6 @@ def lost_memory(writer: Writer) -> None:
     for uses in grouped(lost_uses, lambda one: (last(places[id(one[1])][0]), one[1].status)).values():
         graph, use, _ = uses[0]
         frames, fate = places[id(use)]
-        lost = last(use.frames)
         names = list(dict.fromkeys(f"`{one.what}`" for _, one, _ in uses))
         graphs = list({one.name: one for one, _, _ in uses}.values())
         since = max(number for _, _, number in uses)
@@ -45,8 +44,8 @@ def lost_memory(writer: Writer) -> None:
             "graphs": [one.name for one in graphs],
             "what": [one.what for _, one, _ in uses],
             "status": use.status,
-            "captured": line_text(graph.facts.frames[-1]) if graph.facts.frames else None,
-            "lost": None if lost is None else line_text(lost),
+            "captured": captured_by[-1] if captured_by else None,
+            "lost": lost_by[-1] if lost_by else None,
             "lost_by": lost_by,
             "captured_by": captured_by,
             "replays_since": since,
@@ -54,7 +53,8 @@ def lost_memory(writer: Writer) -> None:
         words = {"expr": f"{all_named(graphs)}, {count(since, 'replay')} since", "value": value}
         certain = any(one.certain for _, one, _ in uses)
         heirs = dict.fromkeys(one.heir for _, one, _ in uses if one.heir is not None)
-        because = _stacks(captured_by, lost_by)
+        told = (("The graph was captured", captured_by), ("The memory was lost", lost_by))
+        because = " ".join(f"{what} through {listed(calls, most=6)}." for what, calls in told if len(calls) > 1)
         because += f" The memory now belongs to {listed(heirs, most=3)}." if heirs else ""
         is_in_pool = use in (one for _, one, _ in overwritten)
         text = {"fix": f"keep {listed(names, most=3)} as long as the graphs are replayed"} if is_in_pool else {}
@@ -91,13 +91,6 @@ def _replays_after(runs: Sequence[tuple[int, int]], graph: int, lent: LentUse) -
         elif number == graph and is_overwritten:
             found.append(times)
     return found
-
-
-def _stacks(captured: Sequence[str], lost: Sequence[str]) -> str:
-    """Describe the calls that led to the capture, and the calls that led to the loss of the memory. A single call is
-    left out."""
-    told = (("The graph was captured", captured), ("The memory was lost", lost))
-    return " ".join(f"{what} through {listed(calls, most=6)}." for what, calls in told if len(calls) > 1)
 
 
 def _place(graph: SeenGraph, use: OutsideUse) -> tuple[Calls, str]:

@@ -59,7 +59,8 @@ def ledger_of(
     findings, _ = with_comments(found)
     limits += [Limit(*texts) for process in seen for texts in process.facts.limits]
     limits += [Limit("internal", f"process {one.name}", one.facts.fault) for one in seen if one.facts.fault]
-    limits += [] if exit_code is None else [_cut_off(one) for one in seen if _is_cut_off(one)]
+    if exit_code is not None:
+        limits += [_cut_off(one) for one in seen if not one.facts.is_whole and not one.outlives]
     limits += [_inherited(one, unlisted) for one in seen if one.facts.is_whole and (unlisted := _unlisted(one))]
     limits += [
         Limit("still-running", f"process {one.name}", "it outlives the program, and the ledger ends before it")
@@ -71,7 +72,9 @@ def ledger_of(
     if all(part.facts is None for part in parts):
         limits.append(Limit("not-watched", "the program", _UNWATCHED))
     limits += _unread(seen, processes, readings)
-    platforms = [one for process in seen if process.has_torch for one in _platforms(process)]
+    devices = [process.facts.device for process in seen if process.has_torch]
+    # for each process its current device, then each device on which it captured
+    platforms = [one for device in devices for one in (device.machine, *map(Platform, device.devices))]
     return Ledger(
         tool=Tool("graphsafe", __version__),
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -82,16 +85,6 @@ def ledger_of(
         limits=tuple(dict.fromkeys(limits)),
         processes=processes,
     )
-
-
-def _platforms(process: SeenProcess) -> list[Platform]:
-    """Return the platform of a process, with its current device, then one for each device on which it captured."""
-    device = process.facts.device
-    return [device.machine, *map(Platform, device.devices)]
-
-
-def _is_cut_off(process: SeenProcess) -> bool:
-    return not process.facts.is_whole and not process.outlives
 
 
 def _cut_off(process: SeenProcess) -> Limit:

@@ -44,16 +44,16 @@ def exchanged_buffers(writer: Writer) -> None:
 def dropped_gradients(writer: Writer) -> None:
     """Add findings at lines that drop gradients which a graph writes, if the optimizer then made a step without
     them."""
-    told = [(one, one.facts.gradients) for one in writer.process.graphs if one.facts.gradients.skipped]
-    for (graph, one), *_ in grouped(told, lambda pair: last(pair[1].let_go)).values():
-        weights = count(one.skipped, "weight")
+    told = [one for one in writer.process.graphs if one.facts.skipped]
+    for graph, *_ in grouped(told, lambda one: last(one.facts.let_go)).values():
+        weights = count(graph.facts.skipped, "weight")
         text = {
             "message": f"the gradients that {named(graph)} writes are dropped, so the optimizer skips {weights}",
             "why": "Replays write the gradients of the capture. Each weight's `grad` is None since this line, so "
             "the optimizer's step finds nothing to do.",
             "fix": "zero_grad(set_to_none=False), or let zero_grad() be part of the captured step",
         }
-        writer.about(graph, "GS703", one.let_go[-1], {}, {"weights": one.skipped}, text=text)
+        writer.about(graph, "GS703", graph.facts.let_go[-1], {}, {"weights": graph.facts.skipped}, text=text)
 
 
 def state_made_in_captures(writer: Writer) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from graphsafe.capture.shared.places import text_at
 from graphsafe.report.model import grouped
-from graphsafe.run.facts import Calls, GeneratorFacts
 from graphsafe.run.parent.seen import last
 from graphsafe.run.parent.writer import Writer, named
 
@@ -34,7 +33,7 @@ def generators(writer: Writer) -> None:
         if not one.is_line_known:
             text["why"] += " The line that replaced it is not known. This is the first replay after the replacement."
         writer.about(graph, "GS502", one.frames[-1], {}, {"generator": one.name}, text=text)
-    seeds = [(graph, how, frames) for graph, one in told for how, frames in _seeds(one) if frames]
+    seeds = [(graph, how, frames) for graph, one in told for how, frames in one.seeded.items() if frames]
     for (graph, how, frames), *_ in grouped(seeds, lambda one: (one[1], last(one[2]))).values():
         expr = text_at(frames[-1], None)
         text = {
@@ -42,21 +41,15 @@ def generators(writer: Writer) -> None:
             "why": "A replay draws from the generator's seed and offset, so every replay draws the same numbers.",
             "fix": "set the seed once, before the first replay, or set another seed before each replay",
         }
-        if how == "between":
+        if how == "unknown":
             text["message"] = f"the same seed is set before each replay of {named(graph)}"
-        elif how == "inside":
+        elif how == "captured":
             text = {
                 "message": f"`{expr}` is captured code, which replays of {named(graph)} do not run",
                 "why": "A capture records no seed. Replays advance the generator, so each draws other numbers.",
                 "fix": "draw the numbers once, before the capture, or seed before each replay",
             }
         writer.about(graph, "GS503", frames[-1], {}, level="warning", text=text)
-
-
-def _seeds(one: GeneratorFacts) -> tuple[tuple[str, Calls], ...]:
-    """Return the lines at which a seed is set: a known line before each replay, an unknown line before each replay, or
-    a captured line."""
-    return ("reseeded", one.reseeded), ("between", one.between), ("inside", one.inside)
 
 
 def host_draws(writer: Writer) -> None:

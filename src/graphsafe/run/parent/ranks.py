@@ -28,15 +28,14 @@ class Parting:
     @property
     def text(self) -> str:
         """The replays of both ranks in words: `rank 0 replays graph 2 of a.py:10 (batch = 4), rank 1 graph 1 of
-        a.py:10`."""
-        one, other = (f"{named(graph)}{self._values(graph)}" for graph in self.graphs)
-        return f"rank {self.processes[0].rank} replays {one}, rank {self.processes[1].rank} {other}"
-
-    def _values(self, graph: SeenGraph) -> str:
-        """Return the frozen arguments of a graph that have other values in the other graph."""
-        one, other = (graph.facts.key for graph in self.graphs)
-        told = [f"{name} = {value}" for name, value in graph.facts.key.items() if one.get(name) != other.get(name)]
-        return f" ({', '.join(told)})" if told else ""
+        a.py:10`. The values are those of frozen arguments that differ."""
+        keys = [graph.facts.key for graph in self.graphs]
+        texts = []
+        for graph in self.graphs:
+            key = graph.facts.key
+            told = [f"{name} = {value}" for name, value in key.items() if len({each.get(name) for each in keys}) > 1]
+            texts.append(f"{named(graph)} ({', '.join(told)})" if told else named(graph))
+        return f"rank {self.processes[0].facts.rank} replays {texts[0]}, rank {self.processes[1].facts.rank} {texts[1]}"
 
 
 def partings(seen: Iterable[SeenProcess]) -> tuple[list[Parting], list[Limit]]:
@@ -49,13 +48,14 @@ def partings(seen: Iterable[SeenProcess]) -> tuple[list[Parting], list[Limit]]:
     known = [one for one in seen if one.facts.rank is not None and one.graphs]
     found, limits = [], []
     for ranks in grouped(known, lambda one: one.started_by).values():
-        first, *others = sorted(ranks, key=lambda process: process.rank)
+        first, *others = sorted(ranks, key=lambda process: process.facts.rank or 0)
         parted = []
         for other in others:
             reason = _incomparable(first, other)
             if reason is None:
                 parted += [one for one in (_parting(first, other, True), _parting(first, other, False)) if one]
-            reason = reason or _cut(first, other)
+            if reason is None and not (first.order.is_whole and other.order.is_whole):
+                reason = "graphs took turns too often to record all replays; only the first ones are compared"
             if reason is not None:
                 limits.append(Limit("ranks", order_of(first, other), reason))
         found += sorted(parted, key=lambda one: (not one.collective, one.replay))[:1]
@@ -74,7 +74,9 @@ def parted_ranks(writer: Writer, parting: Parting) -> None:
         why = f"at replay {parting.replay} {parting.text}"
         writer.limits.append(Limit("ranks", order_of(*parting.processes), why))
         return
-    ranks = {str(process.rank): named(one) for process, one in zip(parting.processes, parting.graphs, strict=True)}
+    ranks = {
+        str(process.facts.rank): named(one) for process, one in zip(parting.processes, parting.graphs, strict=True)
+    }
     data = {"replay": parting.replay, "ranks": ranks}
     counted = f"At replay {parting.replay} of graphs with collectives {parting.text}."
     orders = f"replay graphs with collectives in different orders, first at replay {parting.replay}"
@@ -86,26 +88,21 @@ def parted_ranks(writer: Writer, parting: Parting) -> None:
 
 
 def order_of(first: SeenProcess, other: SeenProcess) -> str:
-    return f"the order of replays in ranks {first.rank} and {other.rank}"
+    return f"the order of replays in ranks {first.facts.rank} and {other.facts.rank}"
 
 
 def _incomparable(first: SeenProcess, other: SeenProcess) -> str | None:
-    if first.rank == other.rank:
+    if first.facts.rank == other.facts.rank:
         return "a rank was started again"
     for process in (first, other):
         if len({graph.facts.thread for graph in process.graphs}) > 1:
-            return f"rank {process.rank} captured on several threads, between which there is no order"
+            return f"rank {process.facts.rank} captured on several threads, between which there is no order"
     for one, two in zip(first.graphs, other.graphs, strict=False):
         if one.facts.frames[-1:] != two.facts.frames[-1:]:
             return f"they captured different graphs: {named(one)} and {named(two)}"
     if len(first.graphs) != len(other.graphs):
         return f"they captured different numbers of graphs: {len(first.graphs)} and {len(other.graphs)}"
     return None
-
-
-def _cut(first: SeenProcess, other: SeenProcess) -> str | None:
-    whole = first.order.is_whole and other.order.is_whole
-    return None if whole else "graphs took turns too often to record all replays; only the first ones are compared"
 
 
 def _parting(first: SeenProcess, other: SeenProcess, collective: bool) -> Parting | None:

@@ -29,15 +29,6 @@ class SeenProcess:
     outlives: bool = False
     has_torch: bool = True
 
-    @property
-    def rank(self) -> int:
-        """The rank, or -1 if it is unknown."""
-        return -1 if self.facts.rank is None else self.facts.rank
-
-    @property
-    def is_predicted(self) -> bool:
-        return self.facts.evidence == "predicted"
-
 
 def last(calls: Sequence[CallSite]) -> CallSite | None:
     """Return the innermost call, or None if there is none."""
@@ -57,7 +48,10 @@ def seen_processes(parts: Sequence[Part]) -> list[SeenProcess]:
     found: list[SeenProcess] = []
 
     def add(part: Part, name: str, started_by: str | None) -> None:
-        found.append(_seen(part, name, started_by))
+        facts = part.facts or ProcessFacts(steps=())
+        graphs = tuple(SeenGraph(str(one.number + 1), one, part.counts[one.number]) for one in facts.graphs)
+        has_torch = part.facts is not None
+        found.append(SeenProcess(name, started_by, facts, graphs, part.order, part.outlives, has_torch))
         for number, child in enumerate(_worth(children.get(part.token, ()), children), 1):
             add(child, f"{name}.{number}", name)
 
@@ -80,9 +74,3 @@ def _turn(part: Part) -> tuple[bool, int, int]:
 def _worth(parts: Sequence[Part], children: Mapping[str, Sequence[Part]]) -> list[Part]:
     """Return the parts of processes that imported torch, or that started a process which imported torch."""
     return [part for part in parts if part.facts is not None or _worth(children.get(part.token, ()), children)]
-
-
-def _seen(part: Part, name: str, started_by: str | None) -> SeenProcess:
-    facts = part.facts or ProcessFacts(steps=())
-    graphs = tuple(SeenGraph(str(one.number + 1), one, part.counts[one.number]) for one in facts.graphs)
-    return SeenProcess(name, started_by, facts, graphs, part.order, part.outlives, has_torch=part.facts is not None)

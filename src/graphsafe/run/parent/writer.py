@@ -77,7 +77,7 @@ class Writer:
         rule = self.book.rules[code]
         around = rule.around_graphs if region == "step" else None
         data = {"process": self.process.name, **data}
-        source: Source = "simulate" if self.process.is_predicted else "capture"
+        source: Source = "simulate" if self.process.facts.evidence == "predicted" else "capture"
         why = None if around is None else around.why
         made = finding_at(line, rule, None, level or rule.level, words, because, data, device, source, why)
         if line is None or isinstance(made, Limit):

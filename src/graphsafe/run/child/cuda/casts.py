@@ -8,8 +8,7 @@ weights, so it reads freed memory after the block.
 from __future__ import annotations
 
 import contextlib
-from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from graphsafe.capture.device.cuda.nodes import SHARED, GraphNode
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.text import count
-from graphsafe.run.child.cuda.stacks import blocks_in_use
+from graphsafe.run.child.cuda.memory import blocks_in_use, holders_of
 from graphsafe.run.facts import CASTS, OutsideUse
 
 
@@ -66,7 +65,9 @@ class AutocastCache:
             return None
         casts = Casts(used, _blocks_with({word for node in nodes for word in node.pointers}))
         if not self._waiting:
-            self._entered.enter_context(replaced((torch, "clear_autocast_cache", self._clearing(_clear()))))
+            self._entered.enter_context(
+                replaced((torch, "clear_autocast_cache", self._clearing(torch.clear_autocast_cache)))
+            )
         self._waiting.append(casts)
         return casts
 
@@ -88,19 +89,7 @@ class AutocastCache:
         return clear_autocast_cache
 
 
-def _clear() -> Callable[[], None]:
-    clear: Callable[[], None] = torch.clear_autocast_cache
-    return clear
-
-
 def _blocks_with(words: Collection[int]) -> dict[int, int]:
     """Return the blocks in use outside of graphs' pools that contain one of these addresses, with their sizes."""
-    blocks: Sequence[tuple[int, int]] = sorted(
-        (int(block["address"]), int(block["size"])) for pool, block in blocks_in_use() if pool == SHARED
-    )
-    found = {}
-    for word in words:
-        at = bisect_right(blocks, (word, 1 << 63)) - 1
-        if at >= 0 and word < sum(blocks[at]):
-            found[blocks[at][0]] = blocks[at][1]
-    return found
+    sizes = {int(block["address"]): int(block["size"]) for pool, block in blocks_in_use() if pool == SHARED}
+    return {at: sizes[at] for at in holders_of(words, sizes).values()}

@@ -20,15 +20,17 @@ import torch
 
 from graphsafe.capture.device.cuda.nodes import GraphNode
 from graphsafe.capture.device.races import Access as Elements
+from graphsafe.capture.shared.classify import Function
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.failure import in_one_line
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.cuda.pinned import copied_from
 from graphsafe.run.child.host_inputs import HostInputs
 from graphsafe.run.child.names import Name
-from graphsafe.run.child.refills import ALL, Frames, Part, Parts, Refills, Stream
+from graphsafe.run.child.refills import ALL, Part, Parts, Refills, Stream
 from graphsafe.run.child.sight import Touch
 from graphsafe.run.child.source import innermost, written_in_place
+from graphsafe.run.facts import Calls
 
 _MOST = 256
 "The versions of at most this many inputs are compared."
@@ -75,11 +77,11 @@ class CudaOrder:
         """
         self.settle()
         host = [touch for touch in touches if touch.storage.device.type == "cpu"]
-        parts = {int(touch.storage._cdata): _copied(touch.storage, nodes) for touch in host}
+        parts = {touch.number: _copied(touch.storage, nodes) for touch in host}
         self._host.captured(host, parts)
         if graph is not None:
             self._copies[graph] = parts
-        self._leave(int(touch.storage._cdata) for touch in touches if nodes and _is_in_parts(touch.storage, nodes))
+        self._leave(touch.number for touch in touches if nodes and _is_in_parts(touch.storage, nodes))
         for number in names.keys() - self._left:
             tensors = [tensor for name in names[number] if (tensor := name.tensor()) is not None]
             tensor = min(tensors, key=lambda one: one._base is not None, default=None)  # a view may die before its base
@@ -178,7 +180,7 @@ def _version(tensor: torch.Tensor) -> int | None:
         return None if tensor.is_inference() else int(tensor._version)
 
 
-def _calls(names: frozenset[str]) -> Frames:
+def _calls(names: frozenset[str]) -> Calls:
     """Return the running calls. If the line that wrote to these names is known, the last call is at that line.
 
     A version shows only that a write happened earlier. If exactly one statement of the running block writes to these
@@ -200,7 +202,7 @@ def _writes(path: str, line: int) -> dict[int, frozenset[str]]:
     Only writes up to `line` are included. If the block begins on `line`, all writes are included, because Python ends a
     `with` on its first line.
     """
-    block = innermost(path, line, ast.With, ast.For, ast.While, ast.FunctionDef, ast.AsyncFunctionDef)
+    block = innermost(path, line, ast.With, ast.For, ast.While, Function)
     found: dict[int, frozenset[str]] = {}
     for node in ast.walk(block) if block is not None else ():
         names = frozenset(map(ast.unparse, written_in_place(node)))

@@ -15,9 +15,10 @@ import torch
 
 from graphsafe.capture.device.cuda.nodes import GraphNode
 from graphsafe.capture.shared.frames import user_frames
-from graphsafe.run.child.host_inputs import HostMemory, addresses_of, checksum, written_at
-from graphsafe.run.child.refills import Frames
+from graphsafe.run.child.host_inputs import HostMemory, checksum, written_at
+from graphsafe.run.child.names import addresses_of
 from graphsafe.run.child.sight import Touch
+from graphsafe.run.facts import Calls
 
 _FIRST = range(16, 32)
 "These replays are watched. Earlier replays are not watched, because other checks slow the host down at that time."
@@ -32,7 +33,7 @@ class PinnedReads:
         self,
         nodes: Sequence[GraphNode],
         touches: Sequence[Touch],
-        tell: Callable[[Frames, Frames, int], None],
+        tell: Callable[[Calls, Calls, int], None],
         event: Callable[[], Any] = torch.cuda.Event,
     ) -> None:
         """Find the pinned memory that the graph's copies read.

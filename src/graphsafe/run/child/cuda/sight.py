@@ -14,7 +14,6 @@ import itertools
 import re
 import sys
 import weakref
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
@@ -38,20 +37,27 @@ from graphsafe.capture.device.protocol import NotComparable
 from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite, grouped
-from graphsafe.run.child.calls import Calls
+from graphsafe.run.child.calls import CalledSteps
 from graphsafe.run.child.cuda.casts import AutocastCache
-from graphsafe.run.child.cuda.lent import borrowed, is_within, storage_place
+from graphsafe.run.child.cuda.memory import (
+    active_addresses,
+    borrowed,
+    holders_of,
+    is_within,
+    makers,
+    pool_lines,
+    record_stacks,
+)
 from graphsafe.run.child.cuda.order import CudaOrder
 from graphsafe.run.child.cuda.pinned import PinnedReads
-from graphsafe.run.child.cuda.stacks import active_addresses, makers, pool_lines, record_stacks
 from graphsafe.run.child.cuda.waits import current_stream, watch_waits
-from graphsafe.run.child.failures.guilty import raised_by
-from graphsafe.run.child.names import Name, Place, storage_number
-from graphsafe.run.child.refills import Frames, Unordered
+from graphsafe.run.child.guilty import raised_by
+from graphsafe.run.child.names import Name, addresses_of, storage_number
+from graphsafe.run.child.refills import Unordered
 from graphsafe.run.child.sight import Contents, Sight, Touch
 from graphsafe.run.child.steps import Step, Steps
 from graphsafe.run.child.waits import Waits
-from graphsafe.run.facts import DeviceFacts, PoolLine
+from graphsafe.run.facts import Calls, DeviceFacts, PoolLine
 
 _NOT_READ = "the driver did not report them"
 _COLLECTIVE = re.compile("nccl|all_?reduce|cross_device_reduce|all_?gather|reduce_?scatter|all_?to_?all", re.IGNORECASE)
@@ -71,7 +77,7 @@ class CudaSight(Sight):
             record_stacks()
         self._nodes: Sequence[GraphNode] = ()
         self._problem: str | None = None
-        self._calls: Calls | None = None
+        self._calls: CalledSteps | None = None
         self._step: Step | None = None
         self._order: CudaOrder | None = None
         self._autocast = AutocastCache()
@@ -108,7 +114,6 @@ class CudaSight(Sight):
             self._calls.begin()
 
     def ending(self, graph: Any) -> None:
-        """Read the nodes while the capture still has them."""
         self._nodes, self._problem = (), None
         self._step = None if self._calls is None else self._calls.end()
         if self._order is not None:
@@ -139,7 +144,7 @@ class CudaSight(Sight):
         lines = makers() if self._stacks else {}
         touches = _touches(nodes, segments, lines, [one for one in tensors if one.is_cuda or one.is_pinned()])
         if self._order is not None:
-            numbers = [int(touch.storage._cdata) for touch in touches if touch.access != "write"]
+            numbers = [touch.number for touch in touches if touch.access != "write"]
             known = {number: names[number] for number in numbers if number in names}
             self._order.captured(known, touches, nodes, graph)
         pinned = PinnedReads(nodes, touches, self._wrote) if self._order is None else None
@@ -170,7 +175,7 @@ class CudaSight(Sight):
             problem=problem,
         )
 
-    def _wrote(self, write: Frames, replay: Frames, storage: int) -> None:
+    def _wrote(self, write: Calls, replay: Calls, storage: int) -> None:
         if write:
             self._unordered.setdefault(write[-1], (write, replay, storage, True))
 
@@ -201,7 +206,7 @@ class CudaSight(Sight):
 
     def watch_steps(self, steps: Steps) -> None:
         if torch.version.hip is None:
-            self._calls = Calls(steps, _nodes_so_far)
+            self._calls = CalledSteps(steps, _nodes_so_far)
 
     def unseen_steps(self) -> str | None:
         return "nodes of HIP graphs are not read" if self._calls is None else self._calls.problem
@@ -326,12 +331,12 @@ def _overwriters(
 
 def _is_used(words: Sequence[int], tensor: torch.Tensor) -> bool:
     """Return whether one of the sorted addresses is inside the tensor's storage."""
-    return storage_number(tensor) is not None and is_within(words, storage_place(tensor.untyped_storage()))
+    return storage_number(tensor) is not None and is_within(words, addresses_of(tensor.untyped_storage()))
 
 
-def _filled(touches: Iterable[Touch]) -> tuple[Place, ...]:
+def _filled(touches: Iterable[Touch]) -> tuple[range, ...]:
     """Return the memory that a graph's copies write and that nothing in the graph reads."""
-    return tuple(storage_place(touch.storage) for touch in touches if touch.access == "write")
+    return tuple(addresses_of(touch.storage) for touch in touches if touch.access == "write")
 
 
 def _nodes_so_far() -> int:
@@ -378,15 +383,8 @@ def _known(tensors: Iterable[torch.Tensor]) -> dict[int, torch.Tensor]:
 
 
 def _within(words: Iterable[int], known: Mapping[int, torch.Tensor]) -> dict[int, int]:
-    """Return a dict. Its keys are the words that are addresses inside a known storage. Each value is the first address
-    of that storage."""
-    starts = sorted(known)
-    found = {}
-    for word in words:
-        at = bisect_right(starts, word) - 1
-        if at >= 0 and word < starts[at] + known[starts[at]].untyped_storage().nbytes():
-            found[word] = starts[at]
-    return found
+    """Return the words that are addresses inside a known storage, each with the first address of that storage."""
+    return holders_of(words, {start: one.untyped_storage().nbytes() for start, one in known.items()})
 
 
 def _all_tensors() -> list[torch.Tensor]:

@@ -26,7 +26,7 @@ from graphsafe.capture.device.cuda import gpu_trace
 from graphsafe.capture.shared.frames import frames_from, is_user_file, user_frames, user_frames_now
 from graphsafe.capture.shared.replaced import replaced
 from graphsafe.run.child.cuda.order import CudaOrder
-from graphsafe.run.child.failures.guilty import waiting
+from graphsafe.run.child.guilty import waiting
 from graphsafe.run.child.refills import Stream
 from graphsafe.run.child.waits import Waits
 
@@ -42,19 +42,6 @@ def key_of(pointer: int) -> Stream:
 
 
 def _streams_watched(order: CudaOrder) -> AbstractContextManager[None]:
-    _watch_events(order)
-    waited, event, stream = order.refills.host_waited, torch.cuda.Event, torch.cuda.Stream
-    hooks = [
-        (event, "query", _asked(event.query, order, lambda one: waited(event=int(one.cuda_event)))),
-        (stream, "query", _asked(stream.query, order, lambda one: waited(key_of(int(one.cuda_stream))))),
-        (torch.cuda, "set_stream", _switching(torch.cuda.set_stream, order)),
-    ]
-    for _, _, hook in hooks:
-        hook._torchdynamo_disable = True
-    return replaced(*hooks)
-
-
-def _watch_events(order: CudaOrder) -> None:
     def seen(note: Callable[[int, Stream], None], event: int, stream: int) -> None:
         if not torch.cuda.is_current_stream_capturing():
             order.look()
@@ -65,6 +52,15 @@ def _watch_events(order: CudaOrder) -> None:
         event_wait=partial(order.quietly, seen, lambda event, stream: order.refills.waited(stream, event)),
         event_deletion=partial(order.quietly, order.refills.forgotten),
     )
+    waited, event, stream = order.refills.host_waited, torch.cuda.Event, torch.cuda.Stream
+    hooks = [
+        (event, "query", _asked(event.query, order, lambda one: waited(event=int(one.cuda_event)))),
+        (stream, "query", _asked(stream.query, order, lambda one: waited(key_of(int(one.cuda_stream))))),
+        (torch.cuda, "set_stream", _switching(torch.cuda.set_stream, order)),
+    ]
+    for _, _, hook in hooks:
+        hook._torchdynamo_disable = True
+    return replaced(*hooks)
 
 
 def _asked(query: Any, order: CudaOrder, done: Callable[[Any], None]) -> Any:

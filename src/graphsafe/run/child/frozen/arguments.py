@@ -55,7 +55,8 @@ def passed_on_to(frames: Sequence[FrameType], body: Sequence[ast.stmt]) -> froze
     `**kwargs`."""
     name = collecting_parameter(frames[0].f_code)
     calls = [one for node in body for one in ast.walk(node) if isinstance(one, ast.Call)] if name else []
-    passing = [one for one in calls if any(_is_collected(word, name) for word in one.keywords)]
+    words = ((one, word.value) for one in calls for word in one.keywords if word.arg is None)
+    passing = [one for one, collected in words if is_read(collected) and collected.id == name]
     if not passing:
         return frozenset()
     found: set[str] = set()
@@ -67,10 +68,6 @@ def passed_on_to(frames: Sequence[FrameType], body: Sequence[ast.stmt]) -> froze
             names = parameters(known[0].__code__)
             found.update(one for one in names if any(True for _ in _reads(function, one, None)))
     return frozenset(found)
-
-
-def _is_collected(word: ast.keyword, name: str | None) -> bool:
-    return word.arg is None and is_read(word.value) and word.value.id == name
 
 
 def _reads(function: ast.AST, name: str, attribute: str | None) -> Iterator[ast.AST]:

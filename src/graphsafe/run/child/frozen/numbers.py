@@ -19,7 +19,7 @@ import torch
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.frozen.origins import PLAIN, Origin, Scope, attribute_or_property, scope_of
 from graphsafe.run.child.frozen.variables import Variable
-from graphsafe.run.child.host_draws import draws
+from graphsafe.run.child.generators import draws
 from graphsafe.run.child.names import MISSING, elements_of
 from graphsafe.run.child.source import captured_statements, is_read, is_seeding
 
@@ -77,9 +77,6 @@ class Frozen:
         program needs no graph for its value."""
         if not self.is_free and self.place[1] <= line <= self.place[2] and self.differs(self.present):
             self.is_free = True
-
-    def is_like(self, other: Frozen) -> bool:
-        return (self.text, self.place) == (other.text, other.place)
 
 
 class Walk:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 import dis
 import functools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
@@ -23,11 +23,11 @@ import torch
 
 from graphsafe.capture.shared.frames import call_site
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.names import Place, locals_of, place_of, storage_number
+from graphsafe.run.child.names import locals_of, place_of, storage_number
 from graphsafe.run.child.records import GraphRecord
 from graphsafe.run.child.results.overwritten import reads_in
 from graphsafe.run.child.source import block_with, innermost
-from graphsafe.run.facts import Overwritten
+from graphsafe.run.facts import Calls, Overwritten
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class _Variable:
 class _Stale:
     variable: _Variable
     owner: GraphRecord
-    replay: tuple[CallSite, ...]
+    replay: Calls
     "The calls that led to the replay that overwrote the result."
     by: GraphRecord
     at: CallSite | None = None
@@ -71,7 +71,7 @@ class _Stale:
 
 
 class Results:
-    """The variables that hold results of a process's graphs. Call the methods with torch functions disabled.
+    """The variables that hold results of a process's graphs.
 
     With `is_reading_told`, eager operations can be seen, and reads are reported to `read`. Without it, a result counts
     as read if one of the next statements in the block of the later replay reads it.
@@ -87,7 +87,7 @@ class Results:
     def is_watching(self) -> bool:
         return bool(self._stale)
 
-    def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: tuple[CallSite, ...]) -> bool:
+    def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: Calls) -> bool:
         """Record the variables to which the running statements will assign the replay's results.
 
         Return whether the replay overwrites a result that is known to be read later.
@@ -133,7 +133,7 @@ class Results:
         return found
 
     def _filled_again(
-        self, record: GraphRecord, given: Sequence[_Variable], frames: Sequence[FrameType], sites: tuple[CallSite, ...]
+        self, record: GraphRecord, given: Sequence[_Variable], frames: Sequence[FrameType], sites: Calls
     ) -> Iterator[_Stale]:
         """Yield the results of other graphs, if this graph is about to fill their memory."""
         others = [(owner, one) for owner, known in self._given.items() if owner is not record for one in known]
@@ -142,7 +142,7 @@ class Results:
             for frame in frames if beside else ():
                 tensor = variable.tensor(frame)
                 place = None if tensor is None else place_of(tensor)
-                if place is not None and all(_overlap(place, each.contents.fills) for each in (owner, record)):
+                if place is not None and all(_fills(each, place) for each in (owner, record)):
                     at = call_site(frame.f_code, frame.f_lineno)
                     yield _Stale(variable, owner, sites, record, at, beside)
 
@@ -160,13 +160,11 @@ class Results:
 
     def _overwritten(self, one: _Stale, read: CallSite) -> None:
         later = None if one.at is None else read
-        one.owner.outputs.held.overwritten = Overwritten(
-            one.at or read, one.replay, one.by.number, later, one.variable.name
-        )
+        one.owner.overwritten = Overwritten(one.at or read, one.replay, one.by.number, later, one.variable.name)
 
 
-def _overlap(place: Place, others: Iterable[Place]) -> bool:
-    return any(begin < place[1] and place[0] < end for begin, end in others)
+def _fills(record: GraphRecord, place: range) -> bool:
+    return any(one.start < place.stop and place.start < one.stop for one in record.contents.fills)
 
 
 def _given_now(frame: FrameType) -> Iterator[_Variable]:

@@ -18,7 +18,7 @@ from graphsafe.capture.shared.frames import call_site, position_in
 from graphsafe.report.model import CallSite, Span
 from graphsafe.run.child.records import GraphRecord
 from graphsafe.run.child.source import tree_of_code, unchanged
-from graphsafe.run.facts import Overwritten
+from graphsafe.run.facts import Calls, Overwritten
 
 _KEPT = (ast.Assign, ast.AnnAssign, ast.Expr)
 "Statements that only keep the elements of a tuple or a list."
@@ -38,11 +38,8 @@ class Meetings:
         outputs."""
         self._times: Counter[tuple[GraphRecord, CallSite]] = Counter()
 
-    def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: tuple[CallSite, ...]) -> bool:
-        """Record the replay, with torch functions disabled.
-
-        Return whether the replay overwrites a result that waits in an expression for this replay's result.
-        """
+    def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: Calls) -> bool:
+        """Record the replay. Return whether it overwrites a result that waits in an expression for the new result."""
         before, self._first[record] = self._first.get(record, {}), {}
         held = record.outputs.holders()
         for frame in frames:
@@ -56,7 +53,7 @@ class Meetings:
                 read = call_site(frame.f_code, line)
                 self._times[record, read] += 1
                 if self._times[record, read] == _ENOUGH:
-                    record.outputs.held.overwritten = Overwritten(read, sites, record.number)
+                    record.overwritten = Overwritten(read, sites, record.number)
                     return True
         return False
 

@@ -20,13 +20,12 @@ from graphsafe.capture.shared.classify import tree_of
 from graphsafe.capture.shared.frames import call_site
 from graphsafe.capture.shared.monitoring import Monitor
 from graphsafe.failure import in_one_line
-from graphsafe.report.model import CallSite
 from graphsafe.report.source import kept_by_lines
 from graphsafe.run.child.names import locals_of, storage_number
+from graphsafe.run.child.outputs import PUTS
 from graphsafe.run.child.records import GraphRecord
-from graphsafe.run.child.results.outputs import PUTS
 from graphsafe.run.child.source import lines_of
-from graphsafe.run.facts import Overwritten
+from graphsafe.run.facts import Calls, Overwritten
 
 _TRIES = 16
 "If a graph overwrites results, they are watched during this many of its replays."
@@ -49,7 +48,7 @@ class _Watched:
     count: int
     "The number of times that the result's own graph had been replayed when the other graph overwrote the result."
     by: int
-    replay: tuple[CallSite, ...]
+    replay: Calls
     running: int | None = None
     "The reading line while it runs. This line may itself replay the result's own graph before it reads."
 
@@ -72,13 +71,13 @@ class Reads:
             self._listen(code, [])
         self._monitor.close()
 
-    def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: tuple[CallSite, ...]) -> None:
+    def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: Calls) -> None:
         """Watch the variables of `frames` that hold a result which this replay is about to overwrite."""
         if not self._monitor or record.looks >= _TRIES:
             return
         for owner, storage in record.overwrites:
             count = self._replays(owner.number)
-            if not count or owner.dropped is not None or owner.outputs.held.overwritten is not None:
+            if not count or owner.dropped is not None or owner.overwritten is not None:
                 continue
             for frame in frames:
                 code = frame.f_code
@@ -115,11 +114,11 @@ class Reads:
         before = self._watched.get(code, [])
         still = []
         for one in before:
-            if one.owner.outputs.held.overwritten is not None or self._replays(one.owner.number) != one.count:
+            if one.owner.overwritten is not None or self._replays(one.owner.number) != one.count:
                 continue
             if one.running is not None:
                 read = call_site(code, one.running)
-                one.owner.outputs.held.overwritten = Overwritten(read, one.replay, one.by)
+                one.owner.overwritten = Overwritten(read, one.replay, one.by)
                 self._tell()
                 continue
             reads = line in one.lines and one.name in _holding(frame, one.storage)

@@ -8,17 +8,17 @@ result in place of the old one. This is no fault if nothing reads the name in be
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from types import CodeType, FrameType
 from typing import Any
 
-import torch
-
 from graphsafe.capture.shared.frames import call_site
-from graphsafe.report.model import CallSite
 from graphsafe.run.child.names import Name, methods_of, names_in
+from graphsafe.run.child.records import GraphRecord
 from graphsafe.run.child.results.overwritten import reads_in
 from graphsafe.run.child.source import base_of, beside, innermost, lines_of, loop_around, parameters, tree_of_code
+from graphsafe.run.facts import Calls, Overwritten
 
 _ENOUGH = 2
 "A read is reported if its name holds the output at this many replays."
@@ -27,33 +27,30 @@ _MOST_SEARCHES = 32
 
 
 class Previous:
-    """The names that hold results of earlier replays. Call the method with torch functions disabled."""
+    """The names that hold results of earlier replays."""
 
     def __init__(self) -> None:
-        self._held: dict[tuple[int, str], int] = {}
+        self._held: Counter[tuple[int, str]] = Counter()
         "Graph and name -> the number of replays at which the name held the output."
         self._searches = 0
 
-    def replaying(
-        self, graph: int, owns: Callable[[torch.Tensor], bool], frames: Sequence[FrameType]
-    ) -> tuple[CallSite, str] | None:
-        """Return a line that reads an earlier result of the graph, and the name that keeps this result, or None.
-
-        The graph is about to be replayed. `owns` returns whether a tensor is one of the graph's outputs.
-        """
+    def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: Calls) -> bool:
+        """Return whether a line reads an earlier result of the graph, which is about to be replayed."""
         if self._searches >= _MOST_SEARCHES:
-            return None
+            return False
         self._searches += 1
         for name in (one for same in names_in(frames).values() for one in same):
             tensor = name.tensor()
-            if tensor is None or not owns(tensor):
+            if tensor is None or not record.contents.owns(tensor):
                 continue
             for code, text, line in _places(name, frames):
                 read = _read_before_kept(code, text, line)
-                times = self._held[graph, text] = self._held.get((graph, text), 0) + (read is not None)
-                if read is not None and times >= _ENOUGH:
-                    return call_site(code, read), text
-        return None
+                if read is not None:
+                    self._held[record.number, text] += 1
+                    if self._held[record.number, text] >= _ENOUGH:
+                        record.overwritten = Overwritten(call_site(code, read), sites, record.number, kept=text)
+                        return True
+        return False
 
 
 def _places(name: Name, frames: Sequence[FrameType]) -> Iterator[tuple[CodeType, str, int | None]]:
@@ -79,7 +76,8 @@ def _read_before_kept(code: CodeType, text: str, replay: int | None) -> int | No
     if len(values) != 1 or (replay is None and not isinstance(values[0], ast.Name)):
         return None
     line, result = values[0].lineno, ast.unparse(base_of(values[0]))
-    makers = [one for one in _assignments(function) if result in map(ast.unparse, _targets(one))]
+    made_by = [(one, [part for target in one.targets for part in ast.walk(target)]) for one in _assignments(function)]
+    makers = [one for one, targets in made_by if result in map(ast.unparse, targets)]
     if any(text in ast.unparse(one.value) for one in makers):
         return None
     made = [(one.lineno, one.end_lineno or one.lineno) for one in makers]
@@ -106,7 +104,3 @@ def _not_after(function: Any, path: str, replay: int) -> set[int]:
 
 def _assignments(function: Any) -> list[ast.Assign]:
     return [] if function is None else [one for one in ast.walk(function) if isinstance(one, ast.Assign)]
-
-
-def _targets(node: ast.Assign) -> Iterator[ast.AST]:
-    return (one for target in node.targets for one in ast.walk(target))

@@ -15,6 +15,7 @@ import functools
 import sys
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, GeneratorType
@@ -24,13 +25,12 @@ import torch
 
 from graphsafe.capture.shared.classify import Function
 from graphsafe.capture.shared.frames import call_site, frames_from
-from graphsafe.report.model import CallSite
 from graphsafe.run.child.frozen.origins import running_in
-from graphsafe.run.child.names import place_of
+from graphsafe.run.child.names import is_inside, place_of
 from graphsafe.run.child.records import GraphRecord
 from graphsafe.run.child.results.overwritten import reads_in
 from graphsafe.run.child.source import block_with, holding
-from graphsafe.run.facts import Overwritten
+from graphsafe.run.facts import Calls, Overwritten
 
 _AROUND = (ast.With, ast.AsyncWith, ast.Try, ast.For, ast.AsyncFor, ast.While)
 "Statements whose blocks always run. A replay in such a block comes before the statements that follow."
@@ -57,10 +57,7 @@ class _Turn:
     thread: int
     task: weakref.ref[Any] | None
     frames: Mapping[int, tuple[CodeType, int]]
-    "The `id` of a frame -> its function, and the instruction that led to the replay."
-
-    def is_of(self, other: _Turn) -> bool:
-        return self.thread == other.thread and self.task == other.task
+    "The `id` of a frame -> its function, and the line that led to the replay."
 
     def waiting(self) -> Iterator[Sequence[FrameType]]:
         """Yield the stacks of the waiting task and of the thread, each with the innermost frame first."""
@@ -72,36 +69,31 @@ class _Turn:
 
 
 class Turns:
-    """The last known replay of each graph. Call the method with torch functions disabled."""
+    """The last known replay of each graph."""
 
     def __init__(self) -> None:
         self._last: dict[GraphRecord, _Turn] = {}
-        self._changes: dict[GraphRecord, int] = {}
+        self._changes: Counter[GraphRecord] = Counter()
 
-    def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: tuple[CallSite, ...]) -> bool:
+    def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: Calls) -> bool:
         """Record the replay. Return whether it overwrites a result that a waiting function reads next."""
-        now = _Turn(threading.get_ident(), _task(), {id(one): (one.f_code, one.f_lasti) for one in frames})
+        now = _Turn(threading.get_ident(), _task(), {id(one): (one.f_code, one.f_lineno) for one in frames})
         before, self._last[record] = self._last.get(record), now
-        if before is None or before.is_of(now) or not self.is_wanted(record):
+        if before is None or (before.thread, before.task) == (now.thread, now.task) or not self.is_wanted(record):
             return False
-        self._changes[record] = self._changes.get(record, 0) + 1
+        self._changes[record] += 1
         for stack in before.waiting():
             for at, frame in enumerate(stack):
-                code, instruction = before.frames.get(id(frame), (None, 0))
-                line = _line(code, instruction) if code is frame.f_code else None
-                read = None if line is None else _read_next(record, frame, line, stack[at + 1 :])
+                code, line = before.frames.get(id(frame), (None, 0))
+                read = _read_next(record, frame, line, stack[at + 1 :]) if code is frame.f_code else None
                 if read is not None:
                     place = call_site(frame.f_code, read.line)
-                    record.outputs.held.overwritten = Overwritten(place, sites, record.number, kept=read.text)
+                    record.overwritten = Overwritten(place, sites, record.number, kept=read.text)
                     return True
         return False
 
     def is_wanted(self, record: GraphRecord) -> bool:
-        return record.outputs.held.overwritten is None and self._changes.get(record, 0) < _MOST_TURNS
-
-
-def _line(code: CodeType, instruction: int) -> int | None:
-    return next((line for begin, end, line in code.co_lines() if begin <= instruction < end), None)
+        return record.overwritten is None and self._changes[record] < _MOST_TURNS
 
 
 def _task() -> weakref.ref[Any] | None:
@@ -143,10 +135,8 @@ def _read_next(record: GraphRecord, frame: FrameType, replayed: int, callers: Se
 def _is_result(record: GraphRecord, tensor: torch.Tensor) -> bool:
     """Return whether a tensor is in memory that each replay of the graph overwrites completely."""
     place = place_of(tensor)
-    fills = record.contents.fills
-    return record.contents.owns(tensor) or (
-        place is not None and any(a <= place[0] and place[1] <= b for a, b in fills)
-    )
+    is_filled = place is not None and any(is_inside(place, one) for one in record.contents.fills)
+    return is_filled or record.contents.owns(tensor)
 
 
 def _is_used(callers: Sequence[FrameType]) -> bool:
@@ -182,7 +172,8 @@ def reads_after(path: str, replayed: int, waits: int) -> Sequence[_Read]:
             inside = list(ast.walk(one))
             if any(isinstance(each, ast.Call) and ast.unparse(each.func) in calls for each in inside):
                 return found
-            found += [read for read in _reads(one) if not _is_stored(read.text, stored)]
+            parts = tuple(f"{text}{end}" for text in stored for end in (".", "["))
+            found += [read for read in _reads(one) if read.text not in stored and not read.text.startswith(parts)]
             if isinstance(one, (ast.Return, ast.Raise)):
                 return found
             if isinstance(one, _LEAVING):
@@ -200,10 +191,6 @@ def _reads(statement: ast.stmt) -> Iterator[_Read]:
     for one in value.elts if isinstance(value, ast.Tuple) else [value]:
         if isinstance(one, _NAMES):
             yield _Read(ast.unparse(one), one.lineno, True)
-
-
-def _is_stored(text: str, stored: set[str]) -> bool:
-    return any(text == one or text.startswith((f"{one}.", f"{one}[")) for one in stored)
 
 
 def _unconditional(path: str, line: int) -> Sequence[ast.stmt]:

@@ -16,9 +16,9 @@ from graphsafe.capture.device.sim.graphs import CUDAGraph
 from graphsafe.capture.device.sim.tags import Tag, tag_of, tag_of_storage, tags_of
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.ledger.model import Access
-from graphsafe.report.model import CallSite, Span
-from graphsafe.run.child.names import Name, Place, place_of
-from graphsafe.run.facts import Growth, OutdatedTensor
+from graphsafe.report.model import CallSite
+from graphsafe.run.child.names import Name, is_inside, place_of
+from graphsafe.run.facts import Calls, Growth, OutdatedTensor
 
 _COPIES = frozenset({"aten::copy_", "aten::clone", "aten::_to_copy"})
 _MOST_SOURCES = 16
@@ -37,7 +37,7 @@ class _Outdated:
     "Whether the program has written the tensor again after the capture."
     source: str = ""
     "The name of the source that was written."
-    frames: tuple[CallSite, ...] = ()
+    frames: Calls = ()
     "The calls that led to the write of the source."
     replays: int = 0
     "The number of replays since the write."
@@ -152,17 +152,6 @@ _ENOUGH = 16
 "A tensor counts as growing if it is longer at each of this many replays in a row than at the previous replay."
 
 
-@dataclass(frozen=True, slots=True)
-class _Growth:
-    """How often a tensor has grown so far."""
-
-    times: int
-    replays: int
-    "The number of replays of all graphs when the tensor last grew."
-    copied: int
-    "The total number of bytes that were copied."
-
-
 class Growing:
     """Finds tensors that the program makes longer and longer between replays: `self.path = torch.cat([self.path, x])`.
 
@@ -171,8 +160,10 @@ class Growing:
 
     def __init__(self) -> None:
         self._replays = 0
-        self._growth: weakref.WeakKeyDictionary[Tag, _Growth] = weakref.WeakKeyDictionary()
-        self._found: dict[CallSite, tuple[tuple[CallSite, ...], Span | None, _Growth]] = {}
+        self._growth: weakref.WeakKeyDictionary[Tag, tuple[int, int, int]] = weakref.WeakKeyDictionary()
+        """Tensor -> how often it has grown, the number of replays when it last grew, and the number of bytes that were
+        copied in all."""
+        self._found: dict[CallSite, Growth] = {}
 
     def replayed(self) -> None:
         self._replays += 1
@@ -185,16 +176,16 @@ class Growing:
             before = tag_of(one)
             if before is None or before is tag or not _is_longer(outputs[0], one):
                 continue
-            known = self._growth.get(before, _Growth(0, 0, 0))
-            times = known.times + (known.replays < self._replays)
-            self._growth[tag] = found = _Growth(times, self._replays, known.copied + one.nbytes)
+            times, replays, copied = self._growth.get(before, (0, 0, 0))
+            times, copied = times + (replays < self._replays), copied + one.nbytes
+            self._growth[tag] = times, self._replays, copied
             frames, span = user_frames() if times >= _ENOUGH else ((), None)
             if frames:
-                self._found[frames[-1]] = frames, span, found
+                self._found[frames[-1]] = Growth(frames, span, times, copied)
             return
 
     def facts(self) -> tuple[Growth, ...]:
-        return tuple(Growth(frames, span, one.times, one.copied) for frames, span, one in self._found.values())
+        return tuple(self._found.values())
 
 
 def _is_longer(now: torch.Tensor, before: torch.Tensor) -> bool:
@@ -212,7 +203,7 @@ _MOST_COPIES = 64
 class _Inputs:
     """The memory outside its pool that a graph reads."""
 
-    places: frozenset[Place]
+    places: frozenset[range]
     passed_over: int = 0
     "The number of times that another graph was given an input of this graph's size."
 
@@ -227,7 +218,7 @@ class Asked:
 
     def __init__(self) -> None:
         self._inputs: weakref.WeakKeyDictionary[CUDAGraph, _Inputs] = weakref.WeakKeyDictionary()
-        self._given: list[Place] = []
+        self._given: list[range] = []
         "The memory that copies have filled since the last replay."
 
     def captured(self, graph: CUDAGraph, inputs: Iterable[torch.Tensor]) -> Callable[[], int]:
@@ -256,12 +247,12 @@ class Asked:
                 inputs.passed_over += 1
 
 
-def _asked(given: Sequence[Place], wanted: Iterable[Place], own: Iterable[Place]) -> bool:
+def _asked(given: Sequence[range], wanted: Iterable[range], own: Iterable[range]) -> bool:
     """Return whether a copy filled one of the memory ranges `wanted`, and no other copy wrote to the input that
     contains this range."""
     for place in wanted:
-        holders = [one for one in own if one[0] <= place[0] and place[1] <= one[1]]
-        filled = [one for one in given if any(a <= one[0] and one[1] <= b for a, b in holders)]
+        holders = [one for one in own if is_inside(place, one)]
+        filled = [one for one in given if any(is_inside(one, holder) for holder in holders)]
         if filled == [place]:
             return True
     return False

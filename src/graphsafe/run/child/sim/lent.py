@@ -10,7 +10,7 @@ import torch
 from graphsafe.capture.device.sim.graphs import CUDAGraph
 from graphsafe.capture.device.sim.tags import tag_of
 from graphsafe.report.ledger.model import Access
-from graphsafe.run.child.names import Place, storage_number
+from graphsafe.run.child.names import storage_number
 from graphsafe.run.child.sight import Touch
 
 _SMALL = 1 << 20
@@ -39,8 +39,8 @@ def borrowed(
     return [one for one in found.values() if one is not None]
 
 
-def would_take(sizes: Iterable[int], place: Place) -> bool:
+def would_take(sizes: Iterable[int], place: range) -> bool:
     """Return whether a graph with tensors of these sizes in its pool may get the memory of a freed tensor. The
     allocator's choice of memory is not simulated."""
-    is_small = place[1] - place[0] <= _SMALL
+    is_small = len(place) <= _SMALL
     return any((size <= _SMALL) == is_small for size in sizes if size)

@@ -16,10 +16,9 @@ from typing import Any
 import torch
 
 from graphsafe.capture.device.sim.tags import Tag, tag_of, tag_of_storage, tags_of
-from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.names import Name, place_of, storage_number
-from graphsafe.run.child.sight import LetGo
+from graphsafe.run.child.sight import LetGo, Touch
 
 
 class Weights:
@@ -35,20 +34,17 @@ class Weights:
         self._if_read: weakref.WeakKeyDictionary[Tag, list[LetGo]] = weakref.WeakKeyDictionary()
         self._if_written: weakref.WeakKeyDictionary[Tag, list[LetGo]] = weakref.WeakKeyDictionary()
 
-    def captured(
-        self, graph: Any, touches: Iterable[tuple[torch.UntypedStorage, Access]], names: Mapping[int, Sequence[Name]]
-    ) -> dict[int, LetGo]:
+    def captured(self, graph: Any, touches: Iterable[Touch], names: Mapping[int, Sequence[Name]]) -> dict[int, LetGo]:
         """Begin to watch the tensors that a graph reads. Return them by the numbers of their storages."""
         found = {}
         self._captures += 1
-        for storage, access in touches:
-            tag = tag_of_storage(storage)
-            number = int(storage._cdata)
+        for touch in touches:
+            tag, number = tag_of_storage(touch.storage), touch.number
             known = (one for one in names.get(number, ()) if one.root is not None and one.way)
             held = [one for one in known if one.way[-1][0] != "item"]
             if tag is not None:
                 self._reads(tag)
-                if held and access == "read":
+                if held and touch.access == "read":
                     found[number] = LetGo(held, self._captures)
                     self._if_written.setdefault(tag, []).append(found[number])
         self._graphs[graph] = list(found.values())
@@ -104,5 +100,5 @@ def _differs(name: Name, new: torch.Tensor) -> bool:
     """Return whether a tensor's values differ from the values of the tensor that it has replaced."""
     old = name.tensor()
     places = [None if one is None else place_of(one) for one in (old, new)]
-    contents = [ctypes.string_at(place[0], place[1] - place[0]) for place in places if place is not None]
+    contents = [ctypes.string_at(place.start, len(place)) for place in places if place is not None]
     return len(contents) == 2 and contents[0] != contents[1]

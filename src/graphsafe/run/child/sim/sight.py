@@ -37,9 +37,9 @@ from graphsafe.capture.shared.collectives import is_collective
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.failures.guilty import raised_by
+from graphsafe.run.child.guilty import raised_by
 from graphsafe.run.child.host_inputs import HostInputs
-from graphsafe.run.child.names import Name, Place, place_of, storage_number, storage_numbers
+from graphsafe.run.child.names import Name, place_of, storage_number, storage_numbers
 from graphsafe.run.child.refills import Parts, Refills, Unordered, parts_of
 from graphsafe.run.child.sight import Contents, Reading, Sight, Touch
 from graphsafe.run.child.sim.eager import Asked, Derived, Growing
@@ -99,8 +99,6 @@ class SimSight(Sight):
         """Return the contents of a graph whose capture has ended. The size of its pool is not simulated."""
         self._devices[self.device()] = None
         found: dict[int, Touch] = {}
-        inputs: list[torch.Tensor] = []
-        filled: list[torch.Tensor] = []
         uses: list[tuple[torch.Tensor, Access]] = []
         for node in graph.nodes:
             changed = {id(tensor) for tensor in self._written(node)}
@@ -110,8 +108,8 @@ class SimSight(Sight):
                     access = "write" if node.op in _OVERWRITE or node.op.endswith("_out") else "both"
                 uses.append((tensor, access))
                 self._touch(graph, tensor, access, found)
-                if not born_in(tensor, graph.captured_in):
-                    (filled if access == "write" else inputs).append(tensor)
+        outside = [(one, how) for one, how in uses if not born_in(one, graph.captured_in)]
+        inputs = [one for one, how in outside if how != "write"]
         reads, writes = [one for one, how in uses if how != "write"], [one for one, how in uses if how != "read"]
         self._parts[graph] = parts_of(reads), parts_of(writes)
         self._refills.captured(found)
@@ -144,8 +142,8 @@ class SimSight(Sight):
             outputs=tuple({id(one): one for one in outputs}.values()),
             step=step,
             many_shapes=_of_many_shapes(first),
-            let_go=self._weights.captured(graph, [(one.storage, one.access) for one in found.values()], names),
-            fills=_alone(filled, inputs),
+            let_go=self._weights.captured(graph, found.values(), names),
+            fills=_alone([one for one, how in outside if how == "write"], inputs),
             owns=lambda tensor: storage_number(tensor) in own,
             pool=graph.pool(),
             borrowed=borrowed(graph, uses, self._aliases.items()),
@@ -230,10 +228,10 @@ class SimSight(Sight):
         self._world.ran = ran
 
     def ordering(self) -> Callable[[Any, Mapping[int, Access]], None]:
-        def replaying(graph: CUDAGraph | None, uses: Mapping[int, Access]) -> None:
+        def replaying(graph: CUDAGraph, uses: Mapping[int, Access]) -> None:
             self._derived.replayed(uses)
             self._host.look()
-            parts = (None, None) if graph is None else self._parts.get(graph, (None, None))
+            parts = self._parts.get(graph, (None, None))
             self._refills.replayed(self._world.current_sim_stream().key, uses, user_frames()[0], *parts)
 
         return replaying
@@ -330,7 +328,7 @@ def _made(lines: dict[int, CallSite], event: MemoryEvent) -> None:
         lines.pop(event.block, None)
 
 
-def _alone(filled: Sequence[torch.Tensor], read: Sequence[torch.Tensor]) -> tuple[Place, ...]:
+def _alone(filled: Sequence[torch.Tensor], read: Sequence[torch.Tensor]) -> tuple[range, ...]:
     """Return the memory ranges of the filled tensors whose storages are not read."""
     others = storage_numbers(read)
     alone = [one for one in filled if storage_number(one) not in others]

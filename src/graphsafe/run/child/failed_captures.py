@@ -1,21 +1,36 @@
-"""Records the captures that failed: those that raised an error, and those that began and never ended."""
+"""Records the captures that failed: those that raised an error, and those that began and never ended.
+
+To find the handler that swallows the error, an object is attached to the exception. When the handler ends, Python
+destroys both, and the stack at that moment shows the handler. Neither the exception nor a frame is kept alive.
+"""
 
 from __future__ import annotations
 
 import ast
+import contextlib
+import itertools
 import sys
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
-from graphsafe.capture.shared.frames import error_frames, message_of, root_error, user_frames
+from graphsafe.capture.shared.frames import (
+    absolute,
+    error_frames,
+    frames_from,
+    function_name,
+    is_user_file,
+    message_of,
+    root_error,
+    user_frames,
+)
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.failures.handlers import suppresses, swallowing_watched
 from graphsafe.run.child.records import GraphRecord
 from graphsafe.run.child.sight import Sight
-from graphsafe.run.child.source import called_name, holding
+from graphsafe.run.child.source import called_name, holding, innermost
 from graphsafe.run.facts import FailedCapture, Stage
 
 _BROAD = ("Exception", "BaseException", "RuntimeError", "AcceleratorError")
@@ -68,10 +83,12 @@ class FailedCaptures:
         self.records.append(failure)
 
         def tell(handler: CallSite) -> None:
-            failure.swallowed_by = handler
+            swallowed = replace(failure, swallowed_by=handler)
+            self.records = [swallowed if one is failure else one for one in self.records]
             self._tell(False)
 
-        swallowing_watched(error, frame, tell)
+        with contextlib.suppress(AttributeError, TypeError):  # some exceptions allow no new attributes
+            error._graphsafe_witness = _Witness(frame, tell)  # type: ignore[attr-defined]
         self._tell(False)
 
     def _abandoned(self, number: int, is_ending: bool = False) -> None:
@@ -101,12 +118,48 @@ class FailedCaptures:
         self._tell(False)
 
 
+class _Witness:
+    """Calls `tell` on destruction, with the line of the handler that swallowed the exception."""
+
+    def __init__(self, frame: FrameType | None, tell: Callable[[CallSite], None]) -> None:
+        self._stack = [(id(one), id(one.f_code)) for one in frames_from(frame)][::-1]
+        "The ids of each frame and of its code, outermost first."
+        self._tell = tell
+
+    def __del__(self) -> None:
+        if sys.is_finalizing():
+            return
+        with contextlib.suppress(Exception):
+            handler = _handler(self._stack, sys._getframe(1))
+            if handler is not None:
+                self._tell(handler)
+
+
+def is_watched(error: BaseException) -> bool:
+    return hasattr(error, "_graphsafe_witness")
+
+
+def _handler(before: list[tuple[int, int]], frame: FrameType) -> CallSite | None:
+    """Return the handler that is running in the innermost frame which the exception has left alive, or None. It is the
+    innermost `except` clause or `with suppress(...)` around the running line."""
+    pairs = zip(list(frames_from(frame))[::-1], before, strict=False)
+    common = itertools.takewhile(lambda pair: (id(pair[0]), id(pair[0].f_code)) == pair[1], pairs)
+    users = [one for one, _ in common if is_user_file(one.f_code.co_filename)]
+    if not users:
+        return None
+    path = absolute(users[-1].f_code.co_filename)
+    handler = innermost(path, users[-1].f_lineno, ast.ExceptHandler, ast.With)
+    if handler is None or (isinstance(handler, ast.With) and not _suppresses(handler)):
+        return None
+    return CallSite(path, handler.lineno, function_name(users[-1].f_code))
+
+
 def _handler_around(frames: Sequence[CallSite]) -> CallSite | None:
     """Return the innermost handler that catches the device's errors and does not raise again. A `try` block counts only
     if it contains one of these calls and at least one further statement after it."""
     for one in reversed(frames):
         for node in reversed(holding(one.path, one.line)):
-            if isinstance(node, ast.With) and suppresses(node):
+            if isinstance(node, ast.With) and _suppresses(node):
                 return CallSite(one.path, node.lineno, one.function)
             if isinstance(node, ast.Try) and node.body[0].lineno <= one.line < node.body[-1].lineno:
                 handler = next(filter(_is_broad, node.handlers), None)
@@ -118,3 +171,7 @@ def _handler_around(frames: Sequence[CallSite]) -> CallSite | None:
 def _is_broad(handler: ast.ExceptHandler) -> bool:
     caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     return any(one is None or called_name(one) in _BROAD for one in caught)
+
+
+def _suppresses(block: ast.With) -> bool:
+    return any("suppress" in ast.unparse(item) for item in block.items)

@@ -17,9 +17,10 @@ import torch
 from graphsafe.capture.answers.events import StepEvent, StepEventKind
 from graphsafe.capture.shared.classify import node_at
 from graphsafe.capture.shared.frames import is_user_file, message_of, traceback_frames
-from graphsafe.report.model import CallSite, Span
+from graphsafe.report.model import Span
 from graphsafe.run.child.frozen.origins import Scope, running_in
 from graphsafe.run.child.names import MISSING
+from graphsafe.run.facts import Calls
 
 _REPEATED = "previous error"
 _ASKS = ("POP_JUMP", "JUMP_IF", "TO_BOOL", "UNARY_NOT", "CONTAINS_OP")
@@ -59,7 +60,7 @@ def raised_by(error: BaseException) -> StepEvent | None:
     return StepEvent(kind, via or "", frames, span, via, data=data)
 
 
-def waiting(frame: FrameType, places: tuple[CallSite, ...], span: Span | None, op: str) -> StepEvent:
+def waiting(frame: FrameType, places: Calls, span: Span | None, op: str) -> StepEvent:
     """Return the event of a line that waits in the operation `op`.
 
     The event is a read or a copy if the expression on the line shows one; otherwise it is a wait. `frame` is the
@@ -136,18 +137,15 @@ def _index(node: ast.Subscript, scope: Scope) -> Act:
         return ("copy-to-device" if stores else "extent"), via, {}
     parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     values = [scope.origin(part).value for part in parts]
-    if any(isinstance(part, ast.Compare) for part in parts) or any(_is_mask(value) for value in values):
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    has_mask = any(one.dtype in (torch.bool, torch.uint8) for one in tensors)
+    if has_mask or any(isinstance(part, ast.Compare) for part in parts):
         return "extent", via, {"mask": True}
     if stores:
         return "copy-to-device", via, {}
-    tensors = [value for value in values if isinstance(value, torch.Tensor)]
     if any(isinstance(part, ast.List) for part in parts) or any(one.is_cpu for one in tensors):
         return "copy-to-device", via, {"index": True}
     return ("read", via, {}) if any(one.dim() == 0 for one in tensors) else _UNKNOWN
-
-
-def _is_mask(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.dtype in (torch.bool, torch.uint8)
 
 
 def _called(function: ast.expr, scope: Scope) -> str | None:

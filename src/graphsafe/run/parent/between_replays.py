@@ -1,8 +1,10 @@
-"""Findings about memory that is used without an order, in a graph or between replays, and about memory that grows."""
+"""Findings about memory that is used without an order, in a graph or between replays; about memory that grows between
+replays, and about lines that wait there."""
 
 from __future__ import annotations
 
 from graphsafe.capture.parent.finding_table import other_of
+from graphsafe.capture.shared.classify import code_of, value_read
 from graphsafe.capture.shared.places import line_text, text_at
 from graphsafe.report.model import grouped
 from graphsafe.run.parent.seen import last
@@ -57,3 +59,20 @@ def growing_tensors(writer: Writer) -> None:
             "fix": "write into one buffer of full length, or collect clones in a list and join them once",
         }
         writer.add("GS402", line, {}, {"bytes": one.copied}, level="note", number=one.times, span=span, text=text)
+
+
+def repeated_waits(writer: Writer) -> None:
+    """Add findings at lines that wait repeatedly between replays. A warm-up or a final synchronisation is not
+    reported."""
+    for wait in writer.process.facts.waits or ():
+        event = wait.event
+        code = code_of(event, writer.book.ops)
+        if code is None or wait.turns < 2:
+            continue
+        line = event.frames[-1]
+        took = "" if wait.ms is None else f" {wait.ms:.3g} ms in all."
+        if event.op == "torch.cuda.synchronize":
+            code = "GS610"
+        words = {"expr": text_at(line, event.span), "value": value_read(code)}
+        data = {"op": event.op, "ms": wait.ms}
+        writer.add(code, line, words, data, because=took, level="warning", number=wait.count, span=event.span)

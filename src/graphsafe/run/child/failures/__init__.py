@@ -1,1 +1,0 @@
-"""Captures that failed: the lines that broke them, and the handlers that swallowed the errors."""
