@@ -60,6 +60,12 @@ NOTHING: dict[str, dict[str, str]] = {
         "models/more.py": "class Loss:\n    pass\n",
         "train.py": "from models.loss import made\n\nif __name__ == '__main__':\n    made()\n",
     },
+    "a function that tests it": {"models/loss.py": LOSS + "\ndef _test_loss():\n    Loss()\n\n_test_loss()\n"},
+    "a document about another class of that name, which code imports": {
+        "models/more.py": "class Loss:\n    pass\n",
+        "train.py": "from models.more import Loss\n\nif __name__ == '__main__':\n    Loss()\n",
+        "README.md": "Use `Loss` for hard examples.\n",
+    },
 }
 NAMED: dict[str, dict[str, str]] = {
     "a call of one of two classes": {
@@ -88,6 +94,11 @@ NAMED: dict[str, dict[str, str]] = {
     "a configuration": {"configs/base.yaml": "loss:\n  _target_: models.loss.Loss\n"},
     "a script of the shell": {"run.sh": "python train.py --loss Loss\n"},
     "a document": {"README.md": "Use `Loss` for hard examples.\n"},
+    "a document that names the file of one of two classes": {
+        "models/more.py": "class Loss:\n    pass\n",
+        "train.py": "from models.more import Loss\n\nif __name__ == '__main__':\n    Loss()\n",
+        "configs/base.yaml": "loss:\n  _target_: models.loss.Loss\n",
+    },
     "the name in a registry": {
         "models/loss.py": LOSS.replace("class Loss", "@LOSSES.register('hard-loss')\nclass Loss"),
         "configs/base.json": '{"loss": "hard-loss"}\n',
@@ -101,6 +112,30 @@ NAMED: dict[str, dict[str, str]] = {
 def test_code_that_nothing_names_has_only_possible_findings(tmp_path: Path, case: str) -> None:
     found = confidences(tmp_path, NOTHING[case])
     assert found["Loss.forward"] == "possible"
+
+
+EXPORTED = {
+    "models/parts/kinds/loss.py": LOSS,
+    "models/parts/kinds/__init__.py": "from .loss import Loss\n",
+    "models/loss.py": "",
+}
+
+
+@pytest.mark.parametrize(
+    ("importing", "confidence"),
+    [
+        ("", "possible"),
+        ("from models.parts.kinds import Other", "possible"),
+        ("from models.parts.kinds import *", "likely"),
+        ("from models.parts import kinds", "likely"),
+        ("import models.parts.kinds as losses", "likely"),
+    ],
+)
+def test_an_export_deep_in_a_project_counts_if_code_imports_the_package_as_a_whole(
+    tmp_path: Path, importing: str, confidence: str
+) -> None:
+    found = confidences(tmp_path, {**EXPORTED, "train.py": f"{importing}\n{TRAIN}"})
+    assert found["Loss.forward"] == confidence
 
 
 def test_the_reason_is_said(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
 """Finds definitions that nothing in a project names: no code, no configuration, no script and no document.
 
 A definition is a function or class at the top of a file. An import alone is not enough to name a definition, except in
-an `__init__.py`, which exports what it imports. Tests are ignored, because they are not steps. A definition is also
-unnamed if only unnamed definitions name it. Names are compared as text, so two definitions with the same name count as
-one.
+the `__init__.py` of a package near the top of the project, or of a package that code imports as a whole. Tests are
+ignored, because they are not steps. A definition is also unnamed if only unnamed definitions name it. Names are
+compared as text. So a document that names one of two definitions with the same name has to name its folder too.
 
 A public function or a metric is also doubtful if code of the project names it, but only code outside steps: a
 constructor, or a function that evaluates a model.
@@ -42,9 +42,14 @@ _IMPORT = re.compile(
 "Matches an import, also over several lines."
 _FROM = re.compile(rb"[ \t]*from[ \t]+([\w.]+)[ \t]+import\b")
 "Matches the part of an import before the names."
+_AS_A_WHOLE = rb"\bNAME[ \t]+import[ \t]*\(?[ \t]*\*|^[ \t]*import\b.*\bNAME\b|\bimport\b[^.]*\bNAME\b"
+"Matches an import of all of a package with a name: `from shop.layers import *`, `from shop import layers`."
 _EXPORTS = re.compile(rb"^__all__\b[^\n]*?=[ \t]*(?:[\[(][^\])]*)?", re.M)
 "Matches a list of exports, up to its end."
 _IN_TESTS = re.compile(r"(^|/)((unit_?)?tests?|testing)/|(^|/)(test_\w+|\w+_test|conftest)\.\w+$")
+_IS_TEST = re.compile(r"_*test_\w+")
+_NEAR_TOP = 2
+"The number of folders of a package whose `__init__.py` exports to users, without a folder `src`."
 _STRING = re.compile(rb"""["']([\w./-]+)["']""")
 _EVALUATES = re.compile(r"(?<![^\W_])eval(uates?|uations?)?(?![^\W_])")
 "Matches words in names of functions that evaluate a model."
@@ -82,6 +87,8 @@ class Namings:
         self._layouts: dict[str, _Layout] = {}
         top = os.path.commonpath(files.names) if files.names else ""
         self._naming = [path for path in files.names if not _IN_TESTS.search(os.path.relpath(path, top))]
+        self._top = top
+        self._exports: dict[str, bool] = {}
         self._by_folder: dict[str, dict[str, None]] = {}
         for path in self._naming:
             self._by_folder.setdefault(os.path.dirname(path), {})[path] = None
@@ -136,10 +143,23 @@ class Namings:
             data = self._files.data(other) or b""
             if any(word in data for word in words):
                 for user in self._users_in(other, data, words, (path, name)):
-                    if user != (path, name):
+                    if user != (path, name) and (user is None or _IS_TEST.fullmatch(user[1]) is None):
                         yield user
+        if self._is_another_used(path, name):
+            place = path.removesuffix(".py").encode().split(os.sep.encode())[-2:]
+            words = {b"/".join(place), b".".join(place)}
         if self._documents.any_contains(_whole(words), words):
             yield None
+
+    def _is_another_used(self, path: str, name: str) -> bool:
+        """Return whether code imports a definition of the same name from another file."""
+        word = name.encode()
+        return any(
+            is_another and _within(at, self._layout(other).imports)
+            for other in self._naming
+            if word in (data := self._files.data(other) or b"")
+            for at, is_another in self._sources(other, data, (path, name))
+        )
 
     def _users_in(self, path: str, data: bytes, words: Set[bytes], asked: Definition) -> Iterator[Definition | None]:
         layout = self._layout(path)
@@ -155,11 +175,27 @@ class Namings:
                     yield None
                 elif not _within(at, layout.imports):
                     yield self._around(path, at)
-                elif path.endswith("__init__.py"):
+                elif os.path.basename(path) == "__init__.py" and self._exports_to_users(path):
                     yield None
                 elif (alias := re.compile(rb"\s+as\s+(\w+)").match(data, match.end())) and alias[1] not in seen:
                     seen.add(alias[1])
                     waiting.append(alias[1])
+
+    def _exports_to_users(self, init: str) -> bool:
+        """Return whether users or other code may use whatever an `__init__.py` imports. Such a package is near the top
+        of the project, or other code imports it as a whole: `from shop.layers import *`, `from shop import layers`."""
+        if init not in self._exports:
+            folder = os.path.dirname(init)
+            around = [one for one in os.path.relpath(folder, self._top).split(os.sep) if one not in (".", "src")]
+            name = os.path.basename(folder).encode()
+            whole = re.compile(_AS_A_WHOLE.replace(b"NAME", re.escape(name)), re.M)
+            self._exports[init] = len(around) <= _NEAR_TOP or any(
+                whole.search(data, start, end) is not None
+                for other in self._naming
+                if name in (data := self._files.data(other) or b"")
+                for start, end in self._layout(other).imports
+            )
+        return self._exports[init]
 
     def _sources(self, path: str, data: bytes, asked: Definition) -> Iterator[tuple[int, bool]]:
         """Yield the places that bind a name in a file, each with whether it binds the name to another definition. Such

@@ -19,6 +19,7 @@ from graphsafe.scan.roots.public_functions import is_public, works_on_tensors
 from graphsafe.scan.roots.registered_functions import entries_of, may_register, operators_of
 from graphsafe.scan.roots.tensor_arguments import takes_tensors
 from graphsafe.scan.sources.node_memo import inside
+from graphsafe.scan.symbols.blocks import parameters
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted, is_kernel
 from graphsafe.scan.symbols.project import ref_of
 
@@ -90,6 +91,8 @@ _OTHER_LIBRARY = re.compile(
 """Matches a class of another library, whose `step` may be unrelated to the device: `gym.Env`,
 `ase.optimize.optimize.Dynamics`."""
 _ENVIRONMENT = re.compile(r"(\b|_)envs?\.step\(")
+_SIZES = frozenset("size shape sample_shape batch_size n num num_samples rng generator seed".split())
+"Parameters of a `sample` that only draws new numbers."
 _STEPS = re.compile(r"step|sample|(sampl(e|ing)|denois(e|ing)|diffusion|solver|env|sim(ulation)?|rollout)_step")
 
 
@@ -243,9 +246,11 @@ class _Forms:
 
         In a file whose public functions may be roots, the method's name is enough, because not every step has tensors
         as parameters: some take a model, or tensors in a dict. In an application, the loops show which methods are
-        steps. So the name is not enough if another method calls this one as a part of its work.
+        steps. So the name is not enough if another method calls this one as a part of its work. It is not enough
+        either for a `sample` that takes only a size: such a method may make data on the host.
         """
-        if self._with_public and not (self._applied and self._is_part(facts)):
+        is_part = self._applied and self._is_part(facts)
+        if self._with_public and not is_part and not (name == "sample" and self._takes_sizes(facts)):
             return True
         if name == "step" and (
             self._engine.project.derives(cls, _OPTIMIZER_BASES) or self._works_on_parameter_groups(cls)
@@ -257,6 +262,10 @@ class _Forms:
         if name == "step" and _calls_in_loop(self._own_callers(facts), "self.step", (ast.While,)):
             return True
         return any(map(self._takes_tensors, self._passed_on(facts, cls)))
+
+    def _takes_sizes(self, facts: FunctionFacts) -> bool:
+        node = self._engine.project.function_node(f"{self._file.path}::{facts.name}")
+        return node is not None and {one.arg for one in parameters(node)[1:]} <= _SIZES
 
     def _is_part(self, facts: FunctionFacts) -> bool:
         """Return whether a method without parameters is a part of another method: other methods of its object call it,

@@ -30,8 +30,15 @@ _GATHERING = ("append", "extend", "update", "add")
 
 
 def is_public(facts: FunctionFacts) -> bool:
-    """Return whether users may call a function in their steps, judging by its name."""
-    return _has_public_name(facts) and _ONCE.search(facts.name) is None and LOADS.search(facts.name) is None
+    """Return whether users may call a function in their steps, judging by its name. Users set a property between
+    steps."""
+    is_setter = any(decorator.endswith(".setter") for decorator in facts.decorators)
+    return (
+        not is_setter
+        and _has_public_name(facts)
+        and _ONCE.search(facts.name) is None
+        and LOADS.search(facts.name) is None
+    )
 
 
 def _has_public_name(facts: FunctionFacts) -> bool:
