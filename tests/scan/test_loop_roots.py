@@ -963,3 +963,34 @@ def test_a_loop_that_runs_the_model_of_an_engine_is_a_step(
     (tmp_path / "engine.py").write_text(text, encoding="utf-8")
     findings = scan_paths([tmp_path], load_config(tmp_path)).findings
     assert [f.code for f in findings if f.level != "note"] == found
+
+
+def test_a_training_loop_in_a_method_with_a_decorator_of_the_project(folder: Path) -> None:
+    source = """
+        import functools
+
+        import torch
+
+        def timed(function):
+            @functools.wraps(function)
+            def run(*args, **kwargs):
+                return function(*args, **kwargs)
+
+            return run
+
+        class Trainer:
+            def __init__(self, net):
+                self.net = net
+                self.optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+            @timed
+            def train(self, batches):
+                total = 0.0
+                for x in batches:
+                    loss = self.net(x).square().mean()
+                    loss.backward()
+                    self.optimizer.step()
+                    total += loss.item()  # in the loop
+                return total
+        """
+    assert warned(folder, source) == {"in the loop"}

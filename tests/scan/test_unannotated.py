@@ -97,3 +97,26 @@ def test_no_other_use_does(scan: Scan, step: str) -> None:
 )
 def test_lambdas_that_pytorch_captures(scan: Scan, line: str, codes: list[str]) -> None:
     assert scan(line) == [(code, line) for code in codes]
+
+
+HANDED_ON = """\
+class Head:
+    def __call__(self, boxes, scores, masks=None):
+        scores = scores.cpu()
+        return boxes, masks.cpu()
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head, self.lin = Head(), nn.Linear(8, 8)
+
+    def forward(self, x):
+        found = [self.lin(one) for one in x.split(4)]
+        return self.head(*found)
+"""
+
+
+def test_a_list_of_unknown_length_fills_all_parameters_without_a_default(scan: Scan) -> None:
+    found = scan(HANDED_ON)
+    assert ("GS103", "scores = scores.cpu()") in found
+    assert ("GS103", "return boxes, masks.cpu()") not in found

@@ -22,8 +22,9 @@ class Arguments:
 
     positional: tuple[Value, ...] = ()
     keywords: Mapping[str, Value] = field(default_factory=dict)
-    open: bool = False
-    "Whether `*args` or `**kwargs` may pass more arguments."
+    further: Value | None = None
+    """The value of each further argument that `*args` or `**kwargs` may pass, UNKNOWN if it is not known; None if there
+    are no further arguments."""
 
     def get(self, position: int, name: str) -> Value | None:
         if name in self.keywords:
@@ -79,7 +80,7 @@ class Call:
         given = self.arguments
         return (
             "read", self.ref, self.hot, self.depth, self.level, self.plain, self.captured, self.loops, self.between,
-            self.composes, out_of_scope, self.bound, given.positional, tuple(given.keywords.items()), given.open,
+            self.composes, out_of_scope, self.bound, given.positional, tuple(given.keywords.items()), given.further,
         )  # fmt: skip
 
 
@@ -88,7 +89,7 @@ def behind_partial(function: Function, arguments: Arguments) -> Arguments:
     if not (function.partial or function.partial_keywords):
         return arguments
     keywords = {**dict(function.partial_keywords), **arguments.keywords}
-    return Arguments((*function.partial, *arguments.positional), keywords, arguments.open)
+    return Arguments((*function.partial, *arguments.positional), keywords, arguments.further)
 
 
 def unknown_result(arguments: Arguments) -> Unknown:

@@ -59,7 +59,7 @@ def widened(arguments: Arguments) -> Arguments:
     keywords = arguments.keywords
     if not keywords and all(map(is_, positional, arguments.positional)):
         return arguments
-    return Arguments(positional, {name: _widened(keywords[name]) for name in sorted(keywords)}, arguments.open)
+    return Arguments(positional, {name: _widened(keywords[name]) for name in sorted(keywords)}, arguments.further)
 
 
 def _widened(value: Value) -> Value:

@@ -32,27 +32,28 @@ from graphsafe.scan.models import formatting, protocols
 
 def sequence_display(kind: SequenceKind) -> Callable[[Frame, Any], Value]:
     def handler(frame: Frame, node: ast.Tuple | ast.List | ast.Set) -> Value:
-        items, is_open = evaluated(frame, node.elts)
-        return of_elements(kind, join_all(items)) if is_open else sequence(kind, items)
+        items, further = evaluated(frame, node.elts)
+        return of_elements(kind, join_all(items)) if further is not None else sequence(kind, items)
 
     return handler
 
 
-def evaluated(frame: Frame, nodes: Iterable[ast.expr]) -> tuple[Seq[Value], bool]:
-    """Return the values of several expressions, and whether an unpacked expression (`*rest`) stands for an unknown
-    number of values."""
+def evaluated(frame: Frame, nodes: Iterable[ast.expr]) -> tuple[Seq[Value], Value | None]:
+    """Return the values of several expressions. Also return the value of each further one if an unpacked expression
+    (`*rest`) stands for an unknown number of values, else None."""
     items: list[Value] = []
-    is_open = False
+    further: Value | None = None
     for node in nodes:
         value = frame.evaluate(node)
         if not isinstance(node, ast.Starred):
             items.append(value)
+            further = further and UNKNOWN  # the values from here on have unknown positions
         elif type(value) is Sequence and value.items is not None:
             items.extend(value.items)
         else:
             items.append(element_of(value))
-            is_open = True
-    return items, is_open
+            further = UNKNOWN if further is not None else items[-1]
+    return items, further
 
 
 def dict_display(frame: Frame, node: ast.Dict) -> Value:

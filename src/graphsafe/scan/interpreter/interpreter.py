@@ -220,7 +220,7 @@ class Interpreter:
     def _read_later(self, call: Call, guarded: bool) -> None:
         """Make a function a root if the chain of calls to it is too long. Otherwise, its findings would be missed."""
         passed = widened(call.arguments)
-        given = None if passed.open else Passed(passed.positional, tuple(passed.keywords.items()))
+        given = None if passed.further else Passed(passed.positional, tuple(passed.keywords.items()))
         root = NewRoot(call.ref, call.bound, "", guarded, given)
         try:
             hash(root)
@@ -283,8 +283,8 @@ class Interpreter:
             _, ref, given, name, level = key
             self.attributes.of_instance(Instance(ref, given=given), name, level)
         elif key[0] == "read" and len(key) > 2:
-            _, ref, *of_call, out_of_scope, bound, positional, given, is_open = key
-            self._summary(Call(ref, bound, Arguments(positional, dict(given), is_open), *of_call), out_of_scope)
+            _, ref, *of_call, out_of_scope, bound, positional, given, further = key
+            self._summary(Call(ref, bound, Arguments(positional, dict(given), further), *of_call), out_of_scope)
         else:
             return False
         return True

@@ -190,7 +190,7 @@ def enumerate_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def zip_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    if arguments.open:
+    if arguments.further:
         return of_elements("iterator", of_elements("tuple", join_all(element_of(v) for v in arguments.positional)))
     return of_elements("iterator", sequence("tuple", [element_of(value) for value in arguments.positional]))
 

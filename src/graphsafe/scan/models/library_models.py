@@ -56,7 +56,7 @@ def _reads_host(node: ast.Call, arguments: Arguments) -> bool:
 
 def _loads_to_host(model: LibraryModel, arguments: Arguments) -> bool:
     """Return whether a call loads tensors to the host because it names no device."""
-    return model.returns == "host-tensors" and not arguments.open and arguments.get(1, "device") is None
+    return model.returns == "host-tensors" and not arguments.further and arguments.get(1, "device") is None
 
 
 def method(frame: Frame, node: ast.Call, owner: RuntimeObject, name: str, arguments: Arguments) -> Value:

@@ -33,7 +33,7 @@ def note_known(frame: Frame, method: str, arguments: Arguments) -> None:
     """Record the arguments that a call in a step passes to a known method. The method may also be a root. An argument
     that is not certainly a host tensor counts as a device tensor."""
     node = frame.project.function_node(method) if frame.hot else None
-    if node is None or arguments.open:
+    if node is None or arguments.further:
         return
     names = [one.arg for one in parameters(node)][1:]
     for name, value in (*zip(names, arguments.positional, strict=False), *arguments.keywords.items()):

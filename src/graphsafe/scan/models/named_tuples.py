@@ -28,7 +28,7 @@ def made(cls: RuntimeObject, arguments: Arguments) -> Value:
     """Return the tuple of `State(x, y)`, or UNKNOWN if the call does not show the value of each field."""
     names = tuple((cls.detail or "").split())
     items = {**dict(zip(names, arguments.positional, strict=False)), **arguments.keywords}
-    if arguments.open or items.keys() != set(names) or len(arguments.positional) > len(names):
+    if arguments.further or items.keys() != set(names) or len(arguments.positional) > len(names):
         return UNKNOWN
     values = tuple(items[name] for name in names)
     return Sequence("tuple", values, join_all(values), names=names)
@@ -48,7 +48,7 @@ def method(value: Sequence, name: str, arguments: Arguments) -> Value | None:
     items = dict(zip(value.names, value.items, strict=True))
     if name == "_asdict":
         return Dict(tuple(items.items()), value.elem)
-    if name != "_replace" or arguments.open or not arguments.keywords.keys() <= items.keys():
+    if name != "_replace" or arguments.further or not arguments.keywords.keys() <= items.keys():
         return None
     values = tuple({**items, **arguments.keywords}.values())
     return replace(value, items=values, elem=join_all(values), held_by=None)

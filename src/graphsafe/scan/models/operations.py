@@ -189,7 +189,12 @@ class _Called:
             # The device counts as given even if a string or a device number names it, or if `with torch.device("cuda")`
             # sets it.
             keywords["device"] = Argument("device")
-        return Call(positional, keywords, arguments.open, inside=self._entered() if op.asks_contexts else frozenset())
+        return Call(
+            positional,
+            keywords,
+            arguments.further is not None,
+            inside=self._entered() if op.asks_contexts else frozenset(),
+        )
 
     def _entered(self) -> frozenset[str]:
         """Return the full names of the library's context managers that this function has entered around the call."""
@@ -388,7 +393,7 @@ class _Called:
         listed = next((value for value in sizes if type(value) is Sequence), None)
         if listed is not None:
             return len(listed.items) if listed.items is not None else None
-        spread = "size*" in self._op.params and len(sizes) > 0 and not self._arguments.open
+        spread = "size*" in self._op.params and len(sizes) > 0 and not self._arguments.further
         spread = spread and all(type(value) is Number for value in sizes)
         return len(sizes) if spread else None
 

@@ -149,7 +149,7 @@ def module_dict(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def sequential(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    return Sequence("tuple", None if arguments.open else tuple(arguments.positional), join_all(arguments.positional))
+    return Sequence("tuple", None if arguments.further else tuple(arguments.positional), join_all(arguments.positional))
 
 
 def compile(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:

@@ -101,7 +101,7 @@ def call(frame: Frame, node: ast.Call) -> Value:
 
 
 def evaluated(frame: Frame, node: ast.Call) -> Arguments:
-    positional, is_open = displays.evaluated(frame, node.args)
+    positional, further = displays.evaluated(frame, node.args)
     keywords: dict[str, Value] = {}
     for keyword in node.keywords:
         value = frame.evaluate(keyword.value)
@@ -109,10 +109,10 @@ def evaluated(frame: Frame, node: ast.Call) -> Arguments:
             keywords[keyword.arg] = value
         elif type(value) is Dict:
             keywords.update((str(key), item) for key, item in value.items)
-            is_open = is_open or type(value.elem) is Unknown
+            further = UNKNOWN if type(value.elem) is Unknown else further
         else:
-            is_open = True
-    return Arguments(tuple(positional), keywords, is_open)
+            further = UNKNOWN
+    return Arguments(tuple(positional), keywords, further)
 
 
 def call_value(frame: Frame, node: ast.Call, value: Value, arguments: Arguments) -> Value:

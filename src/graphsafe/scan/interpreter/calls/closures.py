@@ -96,7 +96,7 @@ class Closures:
     def _interpreted(self, frame: Frame, call: ast.AST, function: Function, arguments: Arguments) -> Value:
         node = function.node
         if function.bound is not None:
-            arguments = Arguments((function.bound, *arguments.positional), arguments.keywords, arguments.open)
+            arguments = Arguments((function.bound, *arguments.positional), arguments.keywords, arguments.further)
         arguments = behind_partial(function, arguments)
         inner = self._frame(frame, function)
         inner.inlined = True

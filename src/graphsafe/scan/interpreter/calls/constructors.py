@@ -75,7 +75,7 @@ def construct(frame: Frame, node: ast.Call, cls: ClassValue, arguments: Argument
 def _known(frame: Frame, ref: str, arguments: Arguments) -> Passed | None:
     """Return the constructor arguments to keep with an object, or None if the object shares its attributes with the
     other instances of its class."""
-    if not frame.composes or arguments.open:
+    if not frame.composes or arguments.further:
         return None
     passed = widened(arguments).passed
     return passed if _fits_in(passed, MAX_COMPOSED) and frame.engine.budget.has_room_for(ref, passed) else None
@@ -110,7 +110,7 @@ def _run(frame: Frame, node: ast.AST, method: str, made: Instance, arguments: Ar
 def _note_passed(engine: Engine, ref: str, method: str, arguments: Arguments) -> None:
     """Record the tensors and objects that a constructor receives, under the attributes in which it stores them."""
     node = engine.project.function_node(method) if any(map(_is_object, arguments.values())) else None
-    if node is None or arguments.open:
+    if node is None or arguments.further:
         return
     names = [parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)][1:]
     passed = {**dict(zip(names, arguments.positional, strict=False)), **arguments.keywords}

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 
 from graphsafe.scan.domain.arguments import Arguments, Call
-from graphsafe.scan.domain.values import Dict, Function, Unknown, Value, options
+from graphsafe.scan.domain.values import UNKNOWN, Dict, Function, Unknown, Value, options
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.sources.node_memo import memoize_on_node
 from graphsafe.scan.symbols.blocks import Definition
@@ -43,7 +43,8 @@ def call_wrapper(frame: Frame, node: Definition, made: Function) -> Value:
     rest = frame.env[spec.kwarg.arg] if spec.kwarg is not None else None
     if type(rest) is Dict:
         keywords.update((str(name), value) for name, value in rest.items)
-    arguments = Arguments(tuple(frame.env[name] for name in names), keywords, spec.vararg is not None)
+    further = UNKNOWN if spec.vararg is not None else None
+    arguments = Arguments(tuple(frame.env[name] for name in names), keywords, further)
     closures = frame.engine.closures
     before, closures.given = closures.given, {**closures.given, frame.ref: (names, arguments)}
     try:
@@ -58,7 +59,7 @@ def passed_on(engine: Engine, function: Function, arguments: Arguments) -> Argum
     if not function.plain or function.ref not in engine.closures.given:
         return arguments
     names, given = engine.closures.given[function.ref]
-    told = dict(zip(names, arguments.positional[:1] if arguments.open else arguments.positional, strict=False))
+    told = dict(zip(names, arguments.positional[:1] if arguments.further else arguments.positional, strict=False))
     told.update(arguments.keywords)
     known = {name: value for name, value in told.items() if type(value) is not Unknown}
     positional = tuple(known.pop(name, value) for name, value in zip(names, given.positional, strict=True))

@@ -41,7 +41,7 @@ def fits(engine: Engine, value: Value, arguments: Arguments) -> bool:
     other value."""
     ref = _called(engine, value)
     node = engine.project.function_node(ref) if ref is not None else None
-    if ref is None or node is None or arguments.open:
+    if ref is None or node is None or arguments.further:
         return True
     facts = engine.project.function_facts(ref)
     names = [parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)]

@@ -59,12 +59,16 @@ def bind(
     for i, (parameter, default) in enumerate((*declared, *keywords)):
         is_given = i < min(len(given), len(declared))
         passed = given[i] if is_given else arguments.keywords.get(parameter.arg)
-        frame.env[parameter.arg] = _Parameter(frame, node, parameter, default, passed, arguments.open).value()
+        if passed is None and default is None and i < len(declared) and type(arguments.further) is not Unknown:
+            passed = arguments.further
+        frame.env[parameter.arg] = _Parameter(
+            frame, node, parameter, default, passed, arguments.further is not None
+        ).value()
         if passed is None:
             side_stream.defaulted(frame, default)
     if spec.vararg is not None:
         rest = given[len(declared) :]
-        known = bool(rest) and not arguments.open
+        known = bool(rest) and not arguments.further
         frame.env[spec.vararg.arg] = sequence("tuple", rest) if known else of_elements("tuple", _rest(frame))
     if spec.kwarg is not None:
         named = {parameter.arg for parameter in (*(one for one, _ in declared), *spec.kwonlyargs)}
@@ -93,7 +97,7 @@ def _further_keywords(frame: Frame, arguments: Arguments, named: Set[str]) -> Di
     if _is_hot_root(frame):
         names = sorted(declared_on_host(frame.project, frame.path))
         items = tuple((name, join(Tensor(where="host", step=True, name=name), NONE)) for name in names)
-    return Dict(items, UNKNOWN if arguments.open else elem)
+    return Dict(items, UNKNOWN if arguments.further else elem)
 
 
 def _is_hot_root(frame: Frame) -> bool:
@@ -125,7 +129,9 @@ def bind_lambda(frame: Frame, node: ast.Lambda, arguments: Arguments) -> None:
     for i, (parameter, default) in enumerate(_positional(spec)):
         passed = arguments.get(i, parameter.arg)
         if passed is None and _is_hot_root(frame):
-            frame.env[parameter.arg] = _Parameter(frame, node, parameter, default, None, arguments.open).value()
+            frame.env[parameter.arg] = _Parameter(
+                frame, node, parameter, default, None, arguments.further is not None
+            ).value()
         else:
             frame.env[parameter.arg] = bound_to(passed, parameter.arg) if passed is not None else UNKNOWN
     if spec.vararg is not None:
