@@ -70,6 +70,7 @@ def test_a_rate_that_a_schedule_changes_has_its_own_repair(reports: Reports) -> 
     assert " Here " in found["own_scheduled"]["why"]  # what the capture froze
 
 
+@pytest.mark.slow
 def test_a_tensor_that_no_step_reads_is_not_called_the_cause(reports: Reports) -> None:
     carried, noted = (
         next(one for one in reports[name]["findings"] if one["code"] == "GS703")

@@ -39,7 +39,7 @@ DATA = {"steps": 3, "sizes": {"3": 1, "6": 2}, "captured_sizes": [1, 4], "replay
 
 
 def test_a_bar_is_as_long_as_its_size_ran_often() -> None:
-    found = [(row.size, len(row.bar), row.text) for row in rows(DATA)]
+    found = [(size, len(bar), text) for size, bar, text in rows(DATA)]
     assert found == [
         (1, 0, "captured, 0 replays"),
         (3, 1, "no graph, 1 step"),
@@ -49,18 +49,18 @@ def test_a_bar_is_as_long_as_its_size_ran_often() -> None:
 
 
 def test_a_captured_size_that_ran_without_its_graph_says_both() -> None:
-    (row,) = rows({"sizes": {"4": 18}, "captured_sizes": [4], "replays": {"4": 12}})
-    assert row.text == "captured, 12 replays; no graph, 18 steps"
+    ((_, _, text),) = rows({"sizes": {"4": 18}, "captured_sizes": [4], "replays": {"4": 12}})
+    assert text == "captured, 12 replays; no graph, 18 steps"
 
 
 def test_of_many_sizes_the_frequent_ones_are_shown_and_the_others_counted() -> None:
     data = {"steps": 0, "sizes": {str(size): size for size in range(1, 101)}, "captured_sizes": []}
-    assert [row.size for row in rows(data)] == list(range(77, 101)) and left_out(data) == 76
+    assert [size for size, _, _ in rows(data)] == list(range(77, 101)) and left_out(data) == 76
 
 
 def test_a_ledger_without_replays_by_size_has_rows_too() -> None:
     data = {"steps": 2, "sizes": {"6": 2}, "captured_sizes": [4]}
-    assert [(row.size, row.text) for row in rows(data)] == [(4, "captured"), (6, "no graph, 2 steps")]
+    assert [(size, text) for size, _, text in rows(data)] == [(4, "captured"), (6, "no graph, 2 steps")]
 
 
 def test_the_advice_says_what_to_capture_and_what_padding_wastes() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from graphsafe.scan.execution.kinds import MANY_KINDS
+from graphsafe.scan.execution.budget import MANY_KINDS
 
 from graphsafe import cli
 from graphsafe.ignorefile import MAX_SIZE, read_patterns

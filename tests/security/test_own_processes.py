@@ -26,7 +26,7 @@ STARTS = {
     ("index_pool.py", "build_indexes", "multiprocessing.get_context"): "a fork, or a fresh Python in safe_spawning",
     ("reading_pool.py", "_processes", "multiprocessing.get_context"): "a fork",
     ("reading_pool.py", "_processes", "context.Process"): "a fork",
-    ("launch.py", "_started", "subprocess.Popen"): "the program that `graphsafe run` was given",
+    ("launch.py", "_start", "subprocess.Popen"): "the program that `graphsafe run` was given",
     (
         "signals.py",
         "__init__",
