@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from graphsafe.scan.execution.budget import MANY_KINDS
 
 from graphsafe import cli
 from graphsafe.ignorefile import MAX_SIZE, read_patterns
 from graphsafe.scan.domain import queries
 from graphsafe.scan.execution import budget
+from graphsafe.scan.execution.budget import MANY_KINDS
 from graphsafe.scan.interpreter.calls.closures import TOO_NESTED, Closures
 from graphsafe.scan.interpreter.calls.handed_to_loops import LOOPER
 from graphsafe.scan.interpreter.calls.hooks import hooks_in

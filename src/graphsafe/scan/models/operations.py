@@ -189,12 +189,8 @@ class _Called:
             # The device counts as given even if a string or a device number names it, or if `with torch.device("cuda")`
             # sets it.
             keywords["device"] = Argument("device")
-        return Call(
-            positional,
-            keywords,
-            arguments.further is not None,
-            inside=self._entered() if op.asks_contexts else frozenset(),
-        )
+        inside: frozenset[str] = self._entered() if op.asks_contexts else frozenset()
+        return Call(positional, keywords, arguments.further is not None, inside=inside)
 
     def _entered(self) -> frozenset[str]:
         """Return the full names of the library's context managers that this function has entered around the call."""
