@@ -59,11 +59,10 @@ def bind(
     for i, (parameter, default) in enumerate((*declared, *keywords)):
         is_given = i < min(len(given), len(declared))
         passed = given[i] if is_given else arguments.keywords.get(parameter.arg)
-        if passed is None and default is None and i < len(declared) and type(arguments.further) is not Unknown:
-            passed = arguments.further
-        frame.env[parameter.arg] = _Parameter(
-            frame, node, parameter, default, passed, arguments.further is not None
-        ).value()
+        further = arguments.further
+        if passed is None and type(further) is not Unknown and i < len(declared):
+            passed = further if default is None and parameter.annotation is None else None
+        frame.env[parameter.arg] = _Parameter(frame, node, parameter, default, passed, further is not None).value()
         if passed is None:
             side_stream.defaulted(frame, default)
     if spec.vararg is not None:
