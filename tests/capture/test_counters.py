@@ -23,17 +23,18 @@ FAR = {
     "sum": 3_097,
     "array_of_lengths": 2_018,
     "lengths_on_host": 2_018,
+    "losses": 2_000,
 }
 STATE = ("epochs", "history", "text", "array", "time", "decimal")
 SOUND = (
     *("same_work", "logged", "set_back_by_refresh", "set_back_each_epoch", "set_back_by_reset", "full", "wrapping"),
-    *("paired", "long_schedule", "timed", "requests"),
+    *("paired", "long_schedule", "timed", "requests", "recent"),
 )
 SLOW = (
     *("without_refresh", "constant", "tokens", "scheduler", "by_default", "same_work", "logged"),
     *("set_back_by_reset", "full", "long_schedule", "countdown", "wrapping", "paired", "simulated", "timed"),
     *("dataclass_default", "class_default", "parsed_arguments", "text", "array", "time", "decimal", "share", "epochs"),
-    *("lengths_on_host", "requests"),
+    *("lengths_on_host", "requests", "losses", "recent"),
 )
 
 
@@ -65,7 +66,7 @@ def test_another_branch_is_told_with_the_lines_of_both(reports: Reports) -> None
 def test_a_counter_that_decides_nothing_or_never_comes_so_far_is_ready(reports: Reports, name: str) -> None:
     assert reports[name]["verdict"] == "ready"
     limits = [limit["why"] for limit in reports[name]["limits"] if limit["kind"] == "horizon"]
-    assert ("steps still change n" in "".join(limits)) == (name not in ("long_schedule", "timed", "requests"))
+    assert ("steps still change n" in "".join(limits)) == (name not in ("long_schedule", "timed", "requests", "recent"))
 
 
 @pytest.mark.parametrize("name", marked(STATE, SLOW))

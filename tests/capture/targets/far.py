@@ -382,6 +382,23 @@ def build_parsed_arguments(device: torch.device) -> Any:
     return step, (torch.randn(8, device=device),)
 
 
+def build_losses(device: torch.device) -> Any:
+    """Stops to train a part when it has seen enough losses."""
+    return Stateful([], _appended, lambda losses: len(losses) >= 2_000), (torch.randn(8, device=device),)
+
+
+def _appended(losses: list[float]) -> list[float]:
+    losses.append(0.5)
+    return losses
+
+
+def build_recent(device: torch.device) -> Any:
+    """Keeps only the last losses."""
+    return Stateful([], lambda losses: _appended(losses)[-1_500:], lambda losses: len(losses) >= 2_000), (
+        torch.randn(8, device=device),
+    )
+
+
 def build_epochs(device: torch.device) -> Any:
     """Only every 300th step changes the epoch, the tenth epoch changes the step."""
     batches = {"n": 0}

@@ -1,8 +1,9 @@
 """Finds the numbers on the host that steps change, and sets counters ahead to values at which Python may take another
 branch.
 
-A counter is a number, such as a number of steps or the time of a simulation. Each step, together with its refresh,
-changes a counter by the same amount, so a program reaches the counter's later values. All counters are set ahead by the
+A counter is a number, such as a number of steps or the time of a simulation, an array on the host, or the length of a
+list. Each step, together with its refresh, changes a counter by the same amount, so a program reaches the counter's
+later values. All counters are set ahead by the
 same number of steps, as if a program had run these steps.
 """
 
@@ -12,11 +13,13 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain, count
 from types import FrameType
 from typing import Any, TypeGuard
 
 from graphsafe.capture.child.probes.counting_arrays import CountingArrays
+from graphsafe.capture.child.probes.growing_lists import GrowingLists
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import Bindings, ReachableState, held_at, put_back_host, reach_with_refresh, walk
 from graphsafe.capture.child.state.containers import Slot
@@ -44,17 +47,30 @@ _LARGEST = 2**53
 "Floats cannot represent all larger integers."
 
 
+@dataclass(frozen=True)
+class Settled:
+    """The state after some further steps, and what may count from then on."""
+
+    reach: ReachableState
+    arrays: CountingArrays
+    lists: GrowingLists
+
+    @staticmethod
+    def after(session: Session, number: int) -> Settled:
+        """Read the state after step `number`."""
+        reach = reach_with_refresh(session.subject)
+        return Settled(reach, CountingArrays(session, reach, number), GrowingLists(reach, number))
+
+
 class Counters:
     """The numbers that a step changes, and the counters among them."""
 
-    def __init__(
-        self, session: Session, early: ReachableState, steps: int, settled: tuple[ReachableState, CountingArrays] | None
-    ) -> None:
+    def __init__(self, session: Session, early: ReachableState, steps: int, settled: Settled | None) -> None:
         """Read the state before a step. `steps` is the number of steps since the state `early`. `settled` is the state
         after `SETTLING_STEPS` steps; without it, the state before the last step is used instead."""
         self._session, self._subject, self._early, self._steps = session, session.subject, early, steps
         self._before = reach_with_refresh(session.subject)
-        self._settled, self._arrays = settled or (self._before, CountingArrays(session, self._before, steps))
+        self._settled = settled or Settled.after(session, steps)
         self._before_on_host = session.device.digests(session.on_host(self._before.tensors))
         self._after = ReachableState()
         self._used: set[float] = set()
@@ -63,7 +79,7 @@ class Counters:
         "Path of a counter -> its value, and the amount by which a step changes it."
 
     def __bool__(self) -> bool:
-        return bool(self._moves) or bool(self._arrays)
+        return bool(self._moves) or bool(self._settled.arrays) or bool(self._settled.lists)
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -90,13 +106,14 @@ class Counters:
         self._after = reach_with_refresh(self._subject)
         self._bindings = Bindings(self._after)
         resets = {"reset": self._subject.reset, "events": dict(self._subject.events)}
-        set_back = {_holder(owner) for owner, _ in walk(resets).owners.values()}
+        set_back = {_holder(owner) for owner, _ in _owners(walk(resets)).values()}
         can_be_set = {
             path
-            for path, (owner, _) in self._after.owners.items()
+            for path, (owner, _) in _owners(self._after).items()
             if not issubclass(type(owner), tuple) and _holder(owner) not in set_back
         }
-        self._arrays.look(self._after, self._steps + 1, can_be_set)
+        self._settled.arrays.look(self._after, self._steps + 1, can_be_set)
+        self._settled.lists.look(self._after, self._steps + 1, can_be_set)
         for path, value in self._after.values.items():
             before, early = self._before.values.get(path), self._early.values.get(path)
             if not type(value) is type(before) is type(early) or not _is_number(value):
@@ -106,10 +123,12 @@ class Counters:
                 self._moves[path] = value, by
         on_host = self._session.device.digests(self._session.on_host(self._after.tensors))
         found = [
-            *_changed(self._after.hosts, self._settled.hosts, self._early.hosts),
+            *_changed(self._after.hosts, self._settled.reach.hosts, self._early.hosts),
             *_changed(on_host, self._before_on_host),  # Python may decide by the values of these tensors
         ]
-        found += [f"len({path})" for path in _changed(self._after.lengths, self._settled.lengths, self._early.lengths)]
+        found += [
+            f"len({path})" for path in _changed(self._after.lengths, self._settled.reach.lengths, self._early.lengths)
+        ]
         return tuple(path for path in found if not path.removeprefix("len(").startswith("refresh"))
 
     def jumps(self, far: int | None) -> tuple[range, ...]:
@@ -157,13 +176,14 @@ class Counters:
         self._bindings.put_back()
         for path, (value, by) in self._moves.items():
             put_back_host(self._after, path, value + steps * by)
-        self._arrays.set_ahead(steps)
+        self._settled.arrays.set_ahead(steps)
+        self._settled.lists.set_ahead(steps)
 
     def are_ahead(self, steps: int) -> bool:
         """Return whether each counter has the value that it should have after `steps` more steps."""
         owners = self._after.owners
         are_near = (_is_near(held_at(*owners[path]), value + steps * by) for path, (value, by) in self._moves.items())
-        return all(are_near) and self._arrays.are_ahead(steps)
+        return all(are_near) and self._settled.arrays.are_ahead(steps) and self._settled.lists.are_ahead(steps)
 
 
 def first_departing(try_ahead: Callable[[int], bool | None], time_left: TimeLeft) -> int | None:
@@ -208,6 +228,11 @@ def _is_usual(value: object) -> TypeGuard[float]:
 def _is_near(value: object, expected: float) -> bool:
     """Return whether a number has the expected value. A sum of floats may differ from it in its last digits."""
     return math.isclose(value, expected, rel_tol=1e-9) if isinstance(value, float) else value == expected
+
+
+def _owners(reach: ReachableState) -> dict[str, tuple[Any, Any]]:
+    """Return the container and the key of each value, and of each list, set and dict, by path."""
+    return reach.owners | reach.holders
 
 
 def _holder(container: Any) -> int:

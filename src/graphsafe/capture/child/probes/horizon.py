@@ -20,13 +20,11 @@ from graphsafe.capture.answers.probes import StateWrites
 from graphsafe.capture.child.compare import difference
 from graphsafe.capture.child.lines.clocks import A_DAY, LATER, clocks_ahead
 from graphsafe.capture.child.lines.operations import Operation, Unnamed, calls_of, name_of_path, texts_of
-from graphsafe.capture.child.probes.counters import BEFORE, SETTLING_STEPS, Counters, first_departing
-from graphsafe.capture.child.probes.counting_arrays import CountingArrays
+from graphsafe.capture.child.probes.counters import BEFORE, SETTLING_STEPS, Counters, Settled, first_departing
 from graphsafe.capture.child.probes.step_ahead import EARLY, StepAhead
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import (
     Bindings,
-    ReachableState,
     StateError,
     call_reset,
     copies_of,
@@ -85,7 +83,7 @@ class _Ahead(StepAhead):
         "Whether there were many paths and none of them repeated. Later steps are then expected to take more new paths."
         self._changing: tuple[str, ...] = ()
         "Numbers on the host that steps still change after the last further step."
-        self._settled: tuple[ReachableState, CountingArrays] | None = None
+        self._settled: Settled | None = None
         "The state after `SETTLING_STEPS` further steps."
         self._counters: Counters | None = None
         self._last = 0
@@ -181,8 +179,7 @@ class _Ahead(StepAhead):
                 self._turns.append(path)
             held = number
             if number == SETTLING_STEPS:
-                reach = reach_with_refresh(self._session.subject)
-                self._settled = reach, CountingArrays(self._session, reach, number)
+                self._settled = Settled.after(self._session, number)
         return held, None
 
     def _one_more_step(self) -> bool:
