@@ -60,7 +60,7 @@ def bind(
         is_given = i < min(len(given), len(declared))
         passed = given[i] if is_given else arguments.keywords.get(parameter.arg)
         further = arguments.further
-        if passed is None and type(further) is not Unknown and i < len(declared):
+        if passed is None and further != UNKNOWN and i < len(declared):
             passed = further if default is None and parameter.annotation is None else None
         frame.env[parameter.arg] = _Parameter(frame, node, parameter, default, passed, further is not None).value()
         if passed is None:
