@@ -72,7 +72,7 @@ class CountingArrays:
         held, numpy = held_at(*owner), sys.modules.get("numpy")
         with outside_modes():
             array: torch.Tensor | None
-            if isinstance(held, torch.Tensor):
+            if type(held) in (torch.Tensor, torch.nn.Parameter):
                 array = torch.Tensor.detach(held)
             elif numpy is not None and type(held) is numpy.ndarray:
                 array = shared_tensor(held)
@@ -80,7 +80,8 @@ class CountingArrays:
                 return None
             if array is None or array.dtype not in _COUNTING or not 0 < array.numel() <= _MOST_ELEMENTS:
                 return None
-            return array if array.layout is torch.strided and not self._session.is_on_gpu(array) else None
+            is_plain = array.layout is torch.strided and array.device.type == "cpu"
+            return array if is_plain and not self._session.is_on_gpu(array) else None
 
 
 def _is_near(array: torch.Tensor | None, expected: torch.Tensor) -> bool:
