@@ -9,6 +9,7 @@ the memory.
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -23,7 +24,7 @@ _OVERWRITES = frozenset({"aten::copy_", "aten::zero_", "aten::fill_"})
 "Operations that write all elements of their tensor and read none."
 
 
-class _Watching(OperationMode):  # type: ignore[no-untyped-call]
+class _Watching(OperationMode, ABC):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
@@ -33,10 +34,10 @@ class _Watching(OperationMode):  # type: ignore[no-untyped-call]
                 self._see(func, _storages([*args, *kwargs.values()]), _storages(written), _storages(result))
         return result
 
+    @abstractmethod
     def _see(self, func: Any, given: dict[int, Any], written: dict[int, Any], results: dict[int, Any]) -> None:
         """Handle an operation that has run. The arguments are the storages that the operation was given, wrote and
         returned."""
-        raise NotImplementedError
 
 
 class FromInputs(_Watching):
