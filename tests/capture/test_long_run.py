@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from graphsafe.capture.answers.probes import Point
 from graphsafe.capture.child.long_run import long_run
-from graphsafe.capture.child.session import opened
+from graphsafe.capture.child.session import Session, opened
 from graphsafe.capture.parent.growth import growth_of
 from graphsafe.capture.shared.job import Channel, Job
 
@@ -105,14 +106,20 @@ class Glitch:
         return None
 
 
-@pytest.mark.slow
-@pytest.mark.child
-def test_each_replay_is_compared_where_inputs_come_back(tmp_path: Path) -> None:
-    job = Job("measure", str(tmp_path), f"{TARGETS / 'long.py'}:cycling", "sim:0")
+@contextmanager
+def recorded(folder: Path, name: str) -> Iterator[tuple[Session, Any]]:
+    """Yield a session of a target in long.py, and a recording of its step."""
+    job = Job("measure", str(folder), f"{TARGETS / 'long.py'}:{name}", "sim:0")
     with opened(job, Channel(job)) as session:
         with session.device.capture_stream():
             session.warm_up()
-        recording: Any = session.device.record(session.subject)
+        yield session, session.device.record(session.subject)
+
+
+@pytest.mark.slow
+@pytest.mark.child
+def test_each_replay_is_compared_where_inputs_come_back(tmp_path: Path) -> None:
+    with recorded(tmp_path, "cycling") as (session, recording):
         sound = long_run(session, recording, 40).growth
         # One replay before the run, and one more for each look, after 4 and 8: the twelfth.
         told = long_run(session, Glitch(recording, 1 + 12 + 2), 40).growth  # type: ignore[arg-type]
@@ -123,10 +130,6 @@ def test_each_replay_is_compared_where_inputs_come_back(tmp_path: Path) -> None:
 
 @pytest.mark.child
 def test_state_that_replays_train_at_another_rate_than_eager_steps_is_told(tmp_path: Path) -> None:
-    job = Job("measure", str(tmp_path), f"{TARGETS / 'long.py'}:slower", "sim:0")
-    with opened(job, Channel(job)) as session:
-        with session.device.capture_stream():
-            session.warm_up()
-        recording: Any = session.device.record(session.subject)
+    with recorded(tmp_path, "slower") as (session, recording):
         told = long_run(session, recording, 40).growth
     assert {(one.output, one.replay) for one in told.drifts} == {("state model.weight", 20), ("state model.bias", 20)}

@@ -139,31 +139,27 @@ class Namings:
         """Yield the definitions that name this one. Yield None if something else names it: the top level of a file, an
         export or a document."""
         words = {name.encode(), *self._registered_as(path, name)}
+        is_another_used = False
+        "Whether code imports a definition of the same name from another file. A document may then mean that one."
         for other in self._nearest_first(path):
             data = self._files.data(other) or b""
             if any(word in data for word in words):
-                for user in self._users_in(other, data, words, (path, name)):
+                sources = [*self._sources(other, data, (path, name))]
+                imports = self._layout(other).imports
+                is_another_used = is_another_used or any(one and _within(at, imports) for at, one in sources)
+                for user in self._users_in(other, data, words, (path, name), sources):
                     if user != (path, name) and (user is None or _IS_TEST.fullmatch(user[1]) is None):
                         yield user
-        if self._is_another_used(path, name):
+        if is_another_used:
             place = path.removesuffix(".py").encode().split(os.sep.encode())[-2:]
             words = {b"/".join(place), b".".join(place)}
         if self._documents.any_contains(_whole(words), words):
             yield None
 
-    def _is_another_used(self, path: str, name: str) -> bool:
-        """Return whether code imports a definition of the same name from another file."""
-        word = name.encode()
-        return any(
-            is_another and _within(at, self._layout(other).imports)
-            for other in self._naming
-            if word in (data := self._files.data(other) or b"")
-            for at, is_another in self._sources(other, data, (path, name))
-        )
-
-    def _users_in(self, path: str, data: bytes, words: Set[bytes], asked: Definition) -> Iterator[Definition | None]:
+    def _users_in(
+        self, path: str, data: bytes, words: Set[bytes], asked: Definition, sources: Sequence[tuple[int, bool]]
+    ) -> Iterator[Definition | None]:
         layout = self._layout(path)
-        sources = [*self._sources(path, data, asked)]
         waiting, seen = [*words], {*words}
         while waiting:
             word = waiting.pop()

@@ -16,7 +16,9 @@ def of_unknown(frame: Frame, result: Value, arguments: Arguments) -> Value:
     unknown value."""
     if not frame.captured or type(result) is not Unknown or result.host:
         return result
-    given = arguments.further or any(type(value) is Unknown and not value.host for value in arguments.values())
+    given = arguments.further is not None or any(
+        type(value) is Unknown and not value.host for value in arguments.values()
+    )
     return replace(result, device=True) if given else result
 
 

@@ -52,14 +52,12 @@ class Settled:
     """The state after some further steps, and what may count from then on."""
 
     reach: ReachableState
-    arrays: CountingArrays
-    lists: GrowingLists
+    counting: tuple[CountingArrays, GrowingLists]
 
     @staticmethod
-    def after(session: Session, number: int) -> Settled:
-        """Read the state after step `number`."""
-        reach = reach_with_refresh(session.subject)
-        return Settled(reach, CountingArrays(session, reach, number), GrowingLists(reach, number))
+    def after(session: Session, reach: ReachableState, number: int) -> Settled:
+        """`reach` is the state after step `number`."""
+        return Settled(reach, (CountingArrays(session, reach, number), GrowingLists(reach, number)))
 
 
 class Counters:
@@ -70,7 +68,7 @@ class Counters:
         after `SETTLING_STEPS` steps; without it, the state before the last step is used instead."""
         self._session, self._subject, self._early, self._steps = session, session.subject, early, steps
         self._before = reach_with_refresh(session.subject)
-        self._settled = settled or Settled.after(session, steps)
+        self._settled = settled or Settled.after(session, self._before, steps)
         self._before_on_host = session.device.digests(session.on_host(self._before.tensors))
         self._after = ReachableState()
         self._used: set[float] = set()
@@ -79,7 +77,7 @@ class Counters:
         "Path of a counter -> its value, and the amount by which a step changes it."
 
     def __bool__(self) -> bool:
-        return bool(self._moves) or bool(self._settled.arrays) or bool(self._settled.lists)
+        return bool(self._moves) or any(self._settled.counting)
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -112,8 +110,8 @@ class Counters:
             for path, (owner, _) in _owners(self._after).items()
             if not issubclass(type(owner), tuple) and _holder(owner) not in set_back
         }
-        self._settled.arrays.look(self._after, self._steps + 1, can_be_set)
-        self._settled.lists.look(self._after, self._steps + 1, can_be_set)
+        for one in self._settled.counting:
+            one.look(self._after, self._steps + 1, can_be_set)
         for path, value in self._after.values.items():
             before, early = self._before.values.get(path), self._early.values.get(path)
             if not type(value) is type(before) is type(early) or not _is_number(value):
@@ -176,14 +174,14 @@ class Counters:
         self._bindings.put_back()
         for path, (value, by) in self._moves.items():
             put_back_host(self._after, path, value + steps * by)
-        self._settled.arrays.set_ahead(steps)
-        self._settled.lists.set_ahead(steps)
+        for one in self._settled.counting:
+            one.set_ahead(steps)
 
     def are_ahead(self, steps: int) -> bool:
         """Return whether each counter has the value that it should have after `steps` more steps."""
         owners = self._after.owners
         are_near = (_is_near(held_at(*owners[path]), value + steps * by) for path, (value, by) in self._moves.items())
-        return all(are_near) and self._settled.arrays.are_ahead(steps) and self._settled.lists.are_ahead(steps)
+        return all(are_near) and all(one.are_ahead(steps) for one in self._settled.counting)
 
 
 def first_departing(try_ahead: Callable[[int], bool | None], time_left: TimeLeft) -> int | None:

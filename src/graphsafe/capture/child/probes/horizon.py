@@ -179,7 +179,7 @@ class _Ahead(StepAhead):
                 self._turns.append(path)
             held = number
             if number == SETTLING_STEPS:
-                self._settled = Settled.after(self._session, number)
+                self._settled = Settled.after(self._session, reach_with_refresh(self._session.subject), number)
         return held, None
 
     def _one_more_step(self) -> bool:
