@@ -22,7 +22,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     shared_loop,
     stored_names,
 )
-from graphsafe.scan.hazards.owners.one_object import may_hold_object
+from graphsafe.scan.hazards.owners import may_hold_object
 from graphsafe.scan.hazards.same_objects import same_objects
 from graphsafe.scan.sources.capture_calls import is_begin
 from graphsafe.scan.sources.node_memo import inside

@@ -13,6 +13,7 @@ from graphsafe.scan.hazards.failure_handlers import Called, catches, swallows
 from graphsafe.scan.hazards.graph_syntax import (
     Function,
     Line,
+    arguments_of,
     called_name,
     calls_in,
     captures_in,
@@ -25,7 +26,7 @@ from graphsafe.scan.hazards.graph_syntax import (
 )
 from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, targets
 from graphsafe.scan.hazards.outputs.givers import called_objects
-from graphsafe.scan.hazards.owners.own_methods import class_of, meant_in, of_one_object
+from graphsafe.scan.hazards.owners import class_of, meant_in, of_one_object
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.index import dotted, elements
 
@@ -42,7 +43,7 @@ def lines(found: Tables) -> Iterator[Line]:
         yield from _other_weights(table)
         yield from _other_memory(found, table)
         yield from _dropped_gradients(found, table)
-    capturing = {name: node for name, node, _ in found.functions if captures_in(node)}
+    capturing = {name: node for name, node in found.by_name.items() if captures_in(node)}
     if any(_steps_optimizer(found, name, node) for name, node in capturing.items()):
         yield from _other_rates(found, set(capturing))
     yield from _swallowed(found, capturing)
@@ -100,7 +101,7 @@ def _cast(call: ast.Call) -> str | None:
     method = called_name(call)
     if method in _CASTS:
         return _CASTS[method]
-    given = [*call.args, *(keyword.value for keyword in call.keywords)] if method == "to" else []
+    given = arguments_of(call) if method == "to" else []
     names = [name.removeprefix("torch.") for one in given if (name := dotted(one) or "").startswith("torch.")]
     return next((_CASTS.get(name, name) for name in names if {name, _CASTS.get(name)} & {*_CASTS.values()}), None)
 
@@ -130,9 +131,9 @@ def _is_later(found: Tables, table: GraphTensors, name: str, line: ast.expr) -> 
     if holding[name]:
         return name in table.replaying and all(node.lineno < line.lineno for node in holding[name])
     last = name.rpartition(".")[2]
-    classes = of_one_object(found.tree, class_of(found.tree, name))
+    classes = of_one_object(found, class_of(found, name))
     same = [one for one, _, _ in found.functions if one.rpartition(".")[2] == last]
-    overridden = sum(class_of(found.tree, one) in classes for one in same) > 1
+    overridden = sum(class_of(found, one) in classes for one in same) > 1
     if (name in table.preparing and name not in table.replaying) or overridden:
         return False
     capturing = {one.rpartition(".")[2] for one, nodes in holding.items() if nodes}
@@ -261,7 +262,10 @@ def _is_false(given: ast.keyword | ast.expr) -> bool:
 
 def _steps_optimizer(found: Tables, name: str, function: Function) -> bool:
     """Return whether the captured block of a function steps an optimizer, itself or through a function of the file."""
-    by_name = {**{name.rpartition(".")[2]: node for name, node, _ in found.functions}, **_meant_in(found, name)}
+    by_name = {
+        **{name.rpartition(".")[2]: node for name, node, _ in found.functions},
+        **meant_in(found, class_of(found, name)),
+    }
     for block in captures_in(function):
         calls = calls_in(block.body)
         called = [by_name[last] for call in calls if (last := called_name(call)) in by_name]
@@ -324,7 +328,7 @@ def _owned(found: Tables, function: str, name: str) -> Sequence[Owned]:
     several classes; the function's own class comes first."""
     if not name.startswith("self."):
         return [("", name)]
-    return [(cls, name) for cls in of_one_object(found.tree, class_of(found.tree, function))]
+    return [(cls, name) for cls in of_one_object(found, class_of(found, function))]
 
 
 def _is_groups(node: ast.expr) -> bool:
@@ -339,24 +343,19 @@ def _swallowed(found: Tables, capturing: dict[str, Function]) -> Iterator[Line]:
     `suppress`."""
     names = {name.rpartition(".")[2] for name in capturing}
     unique = {name for name in names if found.functions_called(name) == 1}
-    by_name = {name: function for name, function, _ in found.functions}
     for name, function, _ in found.functions if capturing else ():
         owner = name.rpartition(".")[0]
-        methods = _meant_in(found, name)
+        methods = meant_in(found, class_of(found, name))
         own = {f"self.{last}" for last in names if methods.get(last) in capturing.values()}
         for _, node in own_nodes(function) if name not in capturing else ():
             if not isinstance(node, (ast.Try, ast.With)):
                 continue
             calls = (one for one in calls_in(node.body) if called_name(one) in unique or dotted(one.func) in own)
             call = next(calls, None)
-            ends = _ends(node, call, function, partial(_own, by_name, owner)) if call is not None else iter(())
+            ends = _ends(node, call, function, partial(_own, found.by_name, owner)) if call is not None else iter(())
             end = next(ends, None)
             if call is not None and end is not None:
                 yield Line(name, "swallowed", end, ast.unparse(call))
-
-
-def _meant_in(found: Tables, function: str) -> Mapping[str, Function]:
-    return meant_in(found.tree, ((name, node) for name, node, _ in found.functions), class_of(found.tree, function))
 
 
 def _own(functions: Mapping[str, Function], owner: str, call: ast.Call) -> Function | None:

@@ -78,6 +78,16 @@ def calls_in(body: Sequence[ast.AST]) -> list[ast.Call]:
     return [inner for node in body for inner in inside(node, ast.Call)]
 
 
+def arguments_of(call: ast.Call) -> list[ast.expr]:
+    """Return the arguments of a call, positional and by keyword."""
+    return [*call.args, *(word.value for word in call.keywords)]
+
+
+def known_to(call: ast.Call) -> list[ast.expr]:
+    """Return the arguments of a call and the object whose method is called."""
+    return [*arguments_of(call), *([call.func.value] if isinstance(call.func, ast.Attribute) else ())]
+
+
 def called_name(call: ast.Call) -> str:
     """Return the last part of the called function's name: `step` for `self.runner.step(x)` and for
     `runner().step(x)`."""
@@ -89,6 +99,15 @@ def ancestors(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast
     while node in parents:
         node = parents[node]
         yield node
+
+
+def following(statement: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Sequence[ast.stmt]:
+    """Return the statements after a statement, in the same block."""
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(parents.get(statement), name, None)
+        if isinstance(block, list) and statement in block:
+            return block[block.index(statement) + 1 :]
+    return ()
 
 
 def loop_around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.AST | None:
@@ -265,11 +284,13 @@ def is_view_of(node: ast.expr, text: str) -> bool:
     return place(node) == text
 
 
-def written(node: ast.Assign | ast.Call) -> ast.expr | None:
+def written(node: ast.AST | None) -> ast.expr | None:
     """Return the target of a write, or None if the node writes nothing: `buf[:n]` for `buf[:n] = x` and
     `buf[:n].copy_(x)`, `buf` for `buf.zero_()` and for `torch.add(x, y, out=buf)`."""
     if isinstance(node, ast.Assign):
         return node.targets[0] if len(node.targets) == 1 else None
+    if not isinstance(node, ast.Call):
+        return None
     for keyword in node.keywords:
         if keyword.arg == "out":
             return keyword.value

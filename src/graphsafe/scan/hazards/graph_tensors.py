@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from graphsafe.scan.hazards.graph_syntax import (
     CaptureBlock,
     Function,
+    arguments_of,
     calls_in,
     captures,
     entry,
@@ -103,6 +104,11 @@ class Tables:
     tree: ast.Module = field(default_factory=lambda: ast.Module([], []))
     imported: Mapping[str, frozenset[int] | None] = field(default_factory=dict)
     "The methods of imported classes that return a graph's outputs (imported_runners.py)."
+
+    @property
+    def by_name(self) -> dict[str, Function]:
+        """The functions by their qualified names."""
+        return {name: node for name, node, _ in self.functions}
 
     def functions_called(self, name: str) -> int:
         """Return the number of functions with this name in the file, in any class."""
@@ -259,9 +265,8 @@ def note_captured(found: GraphTensors, block: Code) -> None:
 def _read_by(node: ast.AST) -> list[ast.expr]:
     """Return the operands that a call, an operator or an assignment reads."""
     if isinstance(node, ast.Call):
-        given = [*node.args, *(keyword.value for keyword in node.keywords)]
         # In `model(*self.inputs)`, the tuple of inputs counts as one tensor.
-        return [value.value if isinstance(value, ast.Starred) else value for value in given]
+        return [value.value if isinstance(value, ast.Starred) else value for value in arguments_of(node)]
     if isinstance(node, ast.BinOp):
         return [node.left, node.right]
     return [node.value] if isinstance(node, ast.Assign) else []

@@ -30,12 +30,11 @@ Helpers = Mapping[str, Function]
 
 def own_helpers(found: Tables) -> Helpers:
     """Return the helpers that a file defines."""
-    capturing = {name: node for name, node, _ in found.functions if captures_in(node)}
-    return {name.removesuffix(".__init__"): node for name, node in capturing.items() if _is_plain(name)}
-
-
-def _is_plain(name: str) -> bool:
-    return "." not in name.removesuffix(".__init__")
+    return {
+        plain: node
+        for name, node in found.by_name.items()
+        if "." not in (plain := name.removesuffix(".__init__")) and captures_in(node)
+    }
 
 
 def note(found: Tables, helpers: Helpers) -> None:
@@ -46,7 +45,7 @@ def note(found: Tables, helpers: Helpers) -> None:
         for value, call in _handed(function, helpers):
             of_object = any(node.id == "self" for node in inside(value, ast.Name))
             handed.setdefault(name.rpartition(".")[0] if of_object else name, []).append((value, call))
-    own = {name: node for name, node, _ in found.functions}
+    own = found.by_name
     for owner, given in handed.items():
         scope = classes.get(owner) or own.get(owner)
         if scope is None:

@@ -12,7 +12,9 @@ from graphsafe.scan.hazards.graph_syntax import (
     LOOPS,
     Function,
     Line,
+    arguments_of,
     called_name,
+    following,
     is_plain_replay,
     loop_around,
     own_nodes,
@@ -237,7 +239,7 @@ def _fed_back(call: ast.Call, name: str, parents: Parents) -> ast.Assign | None:
     made = parents.get(call)
     if not name.startswith(COMPILED) or not isinstance(made, ast.Assign):
         return None
-    given = set(map(place, (*call.args, *(word.value for word in call.keywords)))) - {None}
+    given = set(map(place, arguments_of(call))) - {None}
     around = loop_around(call, parents)
     again = [node for node in (parents if around is None else ast.walk(around)) if isinstance(node, ast.Assign)]
     for text in (place(part) for target in made.targets for part in elements(target)):
@@ -251,7 +253,7 @@ def _keeps_name(made: ast.Assign, names: Set[str], parents: Parents) -> ast.Call
     """Return the line that puts a result, without a copy, into a container that outlives the iteration or the call:
     `y = run(x); kept.append(y)`."""
     is_looped = loop_around(made, parents) is not None
-    for inner in (inner for statement in _following(made, parents) for inner in ast.walk(statement)):
+    for inner in (inner for statement in following(made, parents) for inner in ast.walk(statement)):
         if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
             names = names - {inner.id}
         holder, held = put(inner)
@@ -290,7 +292,7 @@ def carries(made: ast.stmt, names: Set[str], parents: Parents) -> ast.Assign | N
     if not isinstance(loop, LOOPS):
         return None
     between: list[ast.stmt] = []
-    for statement in _following(made, parents):
+    for statement in following(made, parents):
         if isinstance(statement, ast.Assign) and any(
             isinstance(target, ast.Name)
             and target.id not in names
@@ -310,15 +312,6 @@ def _reads_first(statements: Sequence[ast.stmt], name: str) -> bool:
         if uses:
             return any(isinstance(node.ctx, ast.Load) for node in uses)
     return False
-
-
-def _following(statement: ast.stmt, parents: Parents) -> Sequence[ast.stmt]:
-    """Return the statements after a statement, in the same block."""
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(parents.get(statement), name, None)
-        if isinstance(block, list) and statement in block:
-            return block[block.index(statement) + 1 :]
-    return ()
 
 
 def shown(value: ast.expr, parents: Parents) -> str | None:
@@ -349,7 +342,7 @@ def _read_after_next(call: ast.Call, given: Given, made: Sequence[ast.Call], par
         return False
     names = given.names(parent.targets[0])
     again = False
-    for statement in _following(parent, parents) if names else ():
+    for statement in following(parent, parents) if names else ():
         inner = [*ast.walk(statement)]
         reads = any(isinstance(node, ast.Name) and node.id in names and not is_stored(node) for node in inner)
         if reads and again:

@@ -19,7 +19,7 @@ from graphsafe.scan.hazards.graph_syntax import (
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings
 from graphsafe.scan.hazards.kept_outputs import put
-from graphsafe.scan.hazards.owners.own_methods import class_of, meant_in
+from graphsafe.scan.hazards.owners import class_of, meant_in
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted
 
@@ -43,11 +43,10 @@ _MAKES = (
 
 
 def lines(found: Tables) -> Iterator[Line]:
-    functions = [(name, node) for name, node, _ in found.functions]
     for table in found.all:
         for name in sorted(table.capturing - table.replaying):
             if not isinstance(table.scope, ast.ClassDef):
-                makers = meant_in(found.tree, functions, class_of(found.tree, name))
+                makers = meant_in(found, class_of(found, name))
                 yield from _in_function(name, table, makers)
 
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import TypeGuard
 
-from graphsafe.scan.hazards.graph_syntax import Function, own_nodes
+from graphsafe.scan.hazards.graph_syntax import Function, arguments_of, own_nodes
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted, is_none
 
@@ -175,7 +175,8 @@ class _Kept:
             made = [
                 one.value for one in nodes if isinstance(one, ast.Assign) and value.id in map(ast.unparse, one.targets)
             ]
-            given = [one for call in made if _constructed(call) is not None for one in _arguments(call)]
+            constructors = [one for one in made if isinstance(one, ast.Call) and _constructed(one) is not None]
+            given = [one for call in constructors for one in arguments_of(call)]
             return len(made) == 1 and any(_is_new_on_device(one) for one in given)
         if isinstance(value, ast.Subscript):
             parts = value.slice.elts if isinstance(value.slice, ast.Tuple) else [value.slice]
@@ -219,12 +220,6 @@ class _Kept:
 
 def _is_of_self(node: ast.expr) -> TypeGuard[ast.Attribute]:
     return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
-
-
-def _arguments(call: ast.expr) -> Iterator[ast.expr]:
-    if isinstance(call, ast.Call):
-        yield from call.args
-        yield from (word.value for word in call.keywords)
 
 
 def _constructed(value: ast.expr) -> str | None:

@@ -13,6 +13,7 @@ from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import graph_attributes
 from graphsafe.scan.hazards.graph_syntax import (
     Function,
+    arguments_of,
     called_name,
     captures_in,
     is_plain_replay,
@@ -21,7 +22,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     place,
     written,
 )
-from graphsafe.scan.hazards.owners.one_object import functions_of, may_be_one_object, may_hold_object
+from graphsafe.scan.hazards.owners import functions_of, may_be_one_object, may_hold_object
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import parameters
 from graphsafe.scan.symbols.index import dotted
@@ -372,7 +373,7 @@ class _Side:
         return any(
             self._text(argument) == self.stream and not (dotted(call.func) or "").endswith("cuda.stream")
             for call in calls
-            for argument in (*call.args, *(keyword.value for keyword in call.keywords))
+            for argument in arguments_of(call)
             if not (isinstance(call.func, ast.Attribute) and call.func.attr in WAITS and call in self._before)
         )
 

@@ -16,7 +16,9 @@ from graphsafe.scan.hazards.graph_syntax import (
     CaptureBlock,
     Function,
     Line,
+    ancestors,
     called_name,
+    following,
     head,
     is_host,
     is_plain_replay,
@@ -31,7 +33,7 @@ from graphsafe.scan.hazards.graph_syntax import (
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, targets
 from graphsafe.scan.hazards.keys import bucket_inputs
 from graphsafe.scan.hazards.outputs import fed_back
-from graphsafe.scan.hazards.owners.own_methods import class_of, of_one_object
+from graphsafe.scan.hazards.owners import class_of, of_one_object
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import matched, parameters
 from graphsafe.scan.symbols.index import dotted, elements
@@ -206,7 +208,7 @@ def _never_refreshed(found: Tables, table: GraphTensors) -> Iterator[Line]:
     `lens` for `self.lens`. No line writes into this input, although the function fills other inputs from its
     parameters."""
     functions = sorted(table.replaying - table.capturing - table.preparing)
-    written_to = {_end(text) for text in _written_in(found, class_of(found.tree, functions[0]))} if functions else set()
+    written_to = {_end(text) for text in _written_in(found, class_of(found, functions[0]))} if functions else set()
     for function in functions:
         node = table.functions[function]
         nodes = [inner for _, inner in own_nodes(node)]
@@ -214,7 +216,7 @@ def _never_refreshed(found: Tables, table: GraphTensors) -> Iterator[Line]:
         for name in bucket_inputs.left_out(found, table, node):
             if _end(name) not in written_to:
                 yield Line(function, "not-refreshed", replay, name)
-        if table.scope is None and any(viewed(part) in table.inputs for part in map(_filled, nodes) if part):
+        if table.scope is None and any(viewed(part) in table.inputs for part in map(written, nodes) if part):
             yield from (Line(function, "not-refreshed", replay, name) for name in _ignored(table, node, written_to))
         # Other callers may leave out an argument that has a default.
         optional = len(node.args.defaults)
@@ -231,11 +233,6 @@ def _never_refreshed(found: Tables, table: GraphTensors) -> Iterator[Line]:
                 continue
             if all(where in table.preparing for where, _ in made):
                 yield Line(function, "not-refreshed", replay, name)
-
-
-def _filled(node: ast.AST) -> ast.expr | None:
-    """Return the tensor into which a line writes, or None."""
-    return written(node) if isinstance(node, (ast.Assign, ast.Call)) else None
 
 
 def _ignored(table: GraphTensors, function: Function, written_to: Set[str]) -> Iterator[str]:
@@ -256,10 +253,10 @@ def _end(name: str) -> str:
 def _written_in(found: Tables, cls: str) -> Iterator[str]:
     """Yield the names of the tensors into which a file writes. Tensors that an unrelated class makes for itself are
     left out."""
-    related = of_one_object(found.tree, cls)
+    related = of_one_object(found, cls)
     others: dict[str, list[ast.AST]] = {}
     for name, function, _ in found.functions if cls else ():
-        owner = class_of(found.tree, name)
+        owner = class_of(found, name)
         if owner and owner not in related:
             others.setdefault(owner, []).extend(node for _, node in own_nodes(function))
     made = {owner: _made_in(nodes) for owner, nodes in others.items()}
@@ -269,7 +266,7 @@ def _written_in(found: Tables, cls: str) -> Iterator[str]:
 
 def _text_written(node: ast.AST) -> str | None:
     """Return the name of the tensor into which a line writes."""
-    target = written(node) if isinstance(node, (ast.Assign, ast.Call)) else None
+    target = written(node)
     text = viewed(target) if target is not None else None
     is_fill = isinstance(node, ast.Call) or (target is not None and text != place(target))
     return text if is_fill else None
@@ -304,7 +301,7 @@ def _read_before_replay(table: GraphTensors) -> Iterator[Line]:
         for block in [block for block in table.blocks if block in parents]:
             own = replays and _takes_arguments(table, table.functions[function], block)
             outputs = set(table.outputs)
-            for statement in _following(block, parents):
+            for statement in _all_following(block, parents):
                 inner = [*ast.walk(statement)]
                 may_replay = _may_replay(inner, table, block, ends)
                 if any(map(is_plain_replay, inner)) or (may_replay and not replays):
@@ -329,7 +326,7 @@ def _takes_arguments(table: GraphTensors, function: Function, block: CaptureBloc
     return a result."""
     given = {one.arg for one in inside(function.args, ast.arg)} - {"self"}
     for _, node in own_nodes(function):
-        target = written(node) if isinstance(node, (ast.Assign, ast.Call)) else None
+        target = written(node)
         if target is None or target.lineno > block.lineno or viewed(target) not in table.inputs:
             continue
         if any(name.id in given for name in inside(node, ast.Name)):
@@ -353,18 +350,12 @@ def _parts(value: ast.expr | None) -> Sequence[ast.expr]:
     return elements(value) if value is not None else ()
 
 
-def _following(block: ast.stmt, parents: dict[ast.AST, ast.AST]) -> Iterator[ast.stmt]:
+def _all_following(block: ast.stmt, parents: dict[ast.AST, ast.AST]) -> Iterator[ast.stmt]:
     """Yield the statements that run after a block, first those in the same branch and then those after the branch."""
-    child: ast.AST = block
-    while child in parents:
-        around = parents[child]
-        for name in ("body", "orelse", "finalbody"):
-            statements = getattr(around, name, None)
-            if isinstance(statements, list) and child in statements:
-                yield from statements[statements.index(child) + 1 :]
-        if isinstance(around, LOOPS):
+    for child in (block, *ancestors(block, parents)):
+        yield from following(child, parents)
+        if isinstance(parents.get(child), LOOPS):
             return
-        child = around
 
 
 def _evaluated(statement: ast.stmt, outputs: set[str]) -> ast.expr | None:

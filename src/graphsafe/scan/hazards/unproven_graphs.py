@@ -7,7 +7,15 @@ import ast
 import re
 from collections.abc import Iterator
 
-from graphsafe.scan.hazards.graph_syntax import Function, is_capture, is_plain_replay, own_nodes, place, with_statements
+from graphsafe.scan.hazards.graph_syntax import (
+    Function,
+    arguments_of,
+    is_capture,
+    is_plain_replay,
+    own_nodes,
+    place,
+    with_statements,
+)
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables
 from graphsafe.scan.hazards.outputs.givers import makes_graphs
 from graphsafe.scan.sources.node_memo import inside
@@ -77,7 +85,7 @@ def _replayed_on_old_inputs(table: GraphTensors, function: Function) -> ast.Call
         return None
     later = [call for call in calls if call.lineno > end and not COMPARES.search(dotted(call.func) or "")]
     # A call that receives an input after the capture may fill it. So may a call that changes a whole model.
-    given = {place(value) for call in later for value in [*call.args, *(keyword.value for keyword in call.keywords)]}
+    given = {place(value) for call in later for value in arguments_of(call)}
     is_filled = any(line > end for name in table.inputs for _, line in table.filled.get(name, ()))
     written = any(
         isinstance(call.func, ast.Attribute) and call.func.attr.endswith("_") and not call.func.attr.endswith("__")

@@ -16,6 +16,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     LOOPS,
     MEASURES,
     ancestors,
+    arguments_of,
     called_name,
     calls_in,
     is_capture,
@@ -223,7 +224,7 @@ def _passes_on(script: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     inner = [node for _, node in own_nodes(script)]
     made = stored_names(inner)
     for call in [node for node in inner if isinstance(node, ast.Call)]:
-        given = [*call.args, *(keyword.value for keyword in call.keywords)]
+        given = arguments_of(call)
         if any(isinstance(one, ast.Call) or (isinstance(one, ast.Name) and one.id in made) for one in given):
             return True
     return False

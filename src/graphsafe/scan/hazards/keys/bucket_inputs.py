@@ -16,6 +16,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     entry,
     head,
     is_plain_replay,
+    known_to,
     own_nodes,
     place,
     viewed,
@@ -36,24 +37,17 @@ def _refilled_in(function: Function) -> Iterator[str]:
     nodes = [node for _, node in own_nodes(function)]
     replays = [node.func.value for node in nodes if is_plain_replay(node) and isinstance(node.func, ast.Attribute)]
     holders = {part[0] for graph in replays if (part := _part(graph)) is not None} - {"self"}
-    if not holders or any(place(given) in holders for given in _passed(nodes)):
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    if not holders or any(place(given) in holders for call in calls for given in known_to(call)):
         return  # a call that gets the whole entry may refresh all of it
     for node in nodes:
-        target = written(node) if isinstance(node, (ast.Assign, ast.Call)) else None
+        target = written(node)
         is_slice = isinstance(target, ast.Subscript) and takes_slice(target)
         if target is None or (isinstance(node, ast.Assign) and not is_slice):
             continue
         part = _part(target.value if isinstance(target, ast.Subscript) and is_slice else target)
         if part is not None and part[0] in holders:
             yield part[1]
-
-
-def _passed(nodes: list[ast.AST]) -> Iterator[ast.expr]:
-    for node in nodes:
-        if isinstance(node, ast.Call):
-            yield from (*node.args, *(word.value for word in node.keywords))
-            if isinstance(node.func, ast.Attribute):
-                yield node.func.value
 
 
 def _part(node: ast.expr) -> tuple[str, str] | None:
@@ -114,7 +108,7 @@ def left_out(found: Tables, table: GraphTensors, function: Function) -> Iterator
     nodes = [node for _, node in own_nodes(function)]
     capturing = {name.rpartition(".")[2]: node for name, node, _ in found.functions if captures_in(node)}
     calls = [node for node in nodes if isinstance(node, ast.Call)]
-    handed = set(_passed([call for call in calls if called_name(call) in capturing]))
+    handed = {given for call in calls if called_name(call) in capturing for given in known_to(call)}
     filled = {_key(text) for call in calls if (to := written(call)) and (text := viewed(to)) in table.inputs and text}
     for one in parameters(function):
         read = _fields(nodes, one.arg)

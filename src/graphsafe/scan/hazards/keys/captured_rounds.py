@@ -24,7 +24,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     with_statements,
 )
 from graphsafe.scan.hazards.graph_tensors import Tables
-from graphsafe.scan.hazards.owners.capturing import Functions, with_captures
+from graphsafe.scan.hazards.owners import Functions, with_captures
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted
 

@@ -25,7 +25,7 @@ from graphsafe.scan.hazards.graph_syntax import (
 from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, Tables, targets
 from graphsafe.scan.hazards.keys.graph_keys import number_parameters, switched_attributes
 from graphsafe.scan.hazards.keys.key_names import ALL, is_covered, names_in
-from graphsafe.scan.hazards.owners.capturing import Functions
+from graphsafe.scan.hazards.owners import Functions
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import matched, parameters
 
@@ -38,7 +38,7 @@ class _First(NamedTuple):
 
 
 def lines(found: Tables) -> Iterator[Line]:
-    functions = {name: node for name, node, _ in found.functions}
+    functions = found.by_name
     for name, function in functions.items():
         if function.name not in CONSTRUCTORS:
             yield from _lacking(name, function)

@@ -19,13 +19,14 @@ from graphsafe.scan.hazards.graph_syntax import (
     captures_in,
     functions_in,
     head,
+    known_to,
     own_nodes,
     parents_in,
     place,
 )
 from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, targets
 from graphsafe.scan.hazards.keys.key_names import is_covered, names_in
-from graphsafe.scan.hazards.owners.capturing import Functions, with_captures
+from graphsafe.scan.hazards.owners import Functions, with_captures
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import matched, parameters, with_defaults
 from graphsafe.scan.symbols.index import dotted
@@ -36,7 +37,7 @@ _NUMBERS = frozenset(("int", "float", "bool", "str"))
 
 
 def lines(found: Tables) -> Iterator[Line]:
-    functions = {name: node for name, node, _ in found.functions}
+    functions = found.by_name
     callers = [*with_captures(found)]
     fields = _number_names(found.tree) if callers else frozenset()
     for name, function, capturing in callers:
@@ -189,7 +190,7 @@ def _made_by(
     None unless the function is in the file and the call passes to it the object from which the missing value comes."""
     for _, node in own_nodes(function) if isinstance(key, ast.Name) else ():
         call = node.value if isinstance(node, ast.Assign) and [*map(place, node.targets)] == [place(key)] else None
-        if isinstance(call, ast.Call) and any(place(one) in origins for one in _known_to(call)):
+        if isinstance(call, ast.Call) and any(place(one) in origins for one in known_to(call)):
             makers = [one for one in functions if one.rpartition(".")[2] == called_name(call)]
             returns = [
                 (maker, inner)
@@ -199,12 +200,6 @@ def _made_by(
             ]
             return (returns[0][0], "key-lacks", returns[0][1]) if len(returns) == 1 else None
     return None
-
-
-def _known_to(call: ast.Call) -> Iterator[ast.expr]:
-    """Yield the object whose method is called, and the arguments of the call."""
-    yield from (call.func.value,) if isinstance(call.func, ast.Attribute) else ()
-    yield from (*call.args, *(word.value for word in call.keywords))
 
 
 def switched_attributes(name: str, table: str | None, functions: Functions) -> Set[str]:

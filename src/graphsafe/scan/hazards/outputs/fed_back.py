@@ -11,6 +11,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     LOOPS,
     CaptureBlock,
     Line,
+    arguments_of,
     head,
     is_host,
     is_plain_replay,
@@ -80,8 +81,7 @@ def _from_local_name(table: GraphTensors) -> Iterator[Line]:
         for statement in block.body:
             if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
                 continue
-            given = [*statement.value.args, *(keyword.value for keyword in statement.value.keywords)]
-            read = {text for value in given if (text := place(value)) is not None}
+            read = {text for value in arguments_of(statement.value) if (text := place(value)) is not None}
             for target in targets(statement):
                 text = place(target)
                 if (
