@@ -26,6 +26,7 @@ from graphsafe.scan.linting.selection import Selection
 from graphsafe.scan.linting.unnamed import UnnamedCode
 from graphsafe.scan.roots.candidate_files import Candidates
 from graphsafe.scan.roots.hot_roots import HotnessRules
+from graphsafe.scan.sources.node_memo import memoize_method
 from graphsafe.scan.sources.source import Source, Unreadable
 from graphsafe.scan.sources.suppress import Comment, comments
 from graphsafe.scan.state import across_steps, seen_by_graphs
@@ -70,9 +71,6 @@ class Linter:
         self._selection = Selection.of(config, rulebook)
         self._display: dict[str, str] = {}
         self._paths = HotnessRules(config)
-        self._compiled: dict[str, bool] = {}
-        "Function -> whether torch.compile compiles it."
-        self._sites: dict[Edge, CallSite] = {}
         self._texts: dict[tuple[str, int], str] = {}
         "The displayed path and the line of each finding -> the source code of the line."
         self._doubts: dict[str, str] = {}
@@ -192,21 +190,20 @@ class Linter:
         matches = self._rulebook.matching(event.kind, event.how)
         return any(rule.level_of(event.level or match.level) != "note" for rule, match in matches)
 
+    @memoize_method
     def _is_compiled(self, ref: str) -> bool:
         """Return whether a function runs under torch.compile, by its decorators, its class or the configuration."""
-        if ref not in self._compiled:
-            facts = self._project.function_facts(ref)
-            path, why = ref.partition("::")[0], self._record.roots.get(ref, "")
-            target = self._config.targets.get(why.removeprefix(TARGET)) if why.startswith(TARGET) else None
-            owner = self._project.class_facts(f"{path}::{facts.owner}") if facts is not None and facts.owner else None
-            decorators = (*(facts.decorators if facts else ()), *(owner.decorators if owner else ()))
-            self._compiled[ref] = (
-                why.startswith(COMPILED)
-                or (target is not None and target.compiled)
-                or any(COMPILE.search(decorator) for decorator in decorators)
-                or (facts is not None and self._paths.is_compiled(path, self._project.module_of(path), facts))
-            )
-        return self._compiled[ref]
+        facts = self._project.function_facts(ref)
+        path, why = ref.partition("::")[0], self._record.roots.get(ref, "")
+        target = self._config.targets.get(why.removeprefix(TARGET)) if why.startswith(TARGET) else None
+        owner = self._project.class_facts(f"{path}::{facts.owner}") if facts is not None and facts.owner else None
+        decorators = (*(facts.decorators if facts else ()), *(owner.decorators if owner else ()))
+        return (
+            why.startswith(COMPILED)
+            or (target is not None and target.compiled)
+            or any(map(COMPILE.search, decorators))
+            or (facts is not None and self._paths.is_compiled(path, self._project.module_of(path), facts))
+        )
 
     def _enabled(self, code: str, path: str) -> bool:
         return self._selection.is_enabled(code, self._from_root(self.display(path)))
@@ -259,16 +256,15 @@ class Linter:
             region=region,
         )
 
+    @memoize_method
     def _site(self, edge: Edge) -> CallSite:
         """Return the call site of an edge. The findings of a large project share most call sites."""
-        if edge not in self._sites:
-            path, _, function = edge.caller.partition("::")
-            around = self._project.function_around(edge.caller)
-            if around is not None:
-                first = around.line
-                function = LAMBDA.sub(lambda line: str(first + int(line[0])), function)
-            self._sites[edge] = CallSite(self.display(path), edge.line, function or None)
-        return self._sites[edge]
+        path, _, function = edge.caller.partition("::")
+        around = self._project.function_around(edge.caller)
+        if around is not None:
+            first = around.line
+            function = LAMBDA.sub(lambda line: str(first + int(line[0])), function)
+        return CallSite(self.display(path), edge.line, function or None)
 
     def _unreadable(self, path: str, problem: Unreadable) -> Finding:
         at = Location(self.display(path), problem.line, problem.column, problem.line, problem.column + 1, None)

@@ -15,6 +15,7 @@ from graphsafe.scan.hazards.graph_syntax import LOOPS, captures_in, is_plain_rep
 from graphsafe.scan.linting.call_graph import CallGraph
 from graphsafe.scan.roots.assumed_roots import BY_FORM, CALLABLE, HOST_STEP, PUBLIC, RESULTS, STEP, UNCALLED, WAY
 from graphsafe.scan.roots.hot_roots import BY_LIBRARY, FORWARD, HOT_PATH_AROUND, METRIC
+from graphsafe.scan.sources.node_memo import memoize_method
 from graphsafe.scan.state.provenance import CONSTRUCTORS
 from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project, ref_of
@@ -53,9 +54,6 @@ class Regions:
         self._project = project
         self._blocks: dict[str, list[Lines]] = {}
         "Function -> its blocks that capture."
-        self._pausing: dict[str, bool] = {}
-        "File -> whether it contains a call that pauses."
-        self._lines_capturing: dict[str, Sequence[int]] = {}
         hot = {*record.edges, *record.roots}
         replaying = {ref for ref in hot if self._replays(ref) or self._pauses(ref)}
         # In a project without captures, users may capture an engine's entry points and functions that look like steps.
@@ -211,21 +209,19 @@ class Regions:
             for one in block[position + 1 :]
         )
 
+    @memoize_method
     def _captures_of(self, ref: str) -> Sequence[int]:
-        if ref not in self._lines_capturing:
-            self._lines_capturing[ref] = [*self._find_captures(ref)]
-        return self._lines_capturing[ref]
-
-    def _find_captures(self, ref: str) -> Iterator[int]:
-        """Yield the lines of a function that lead to a new capture: they call a capturing function or drop graphs, as
+        """Return the lines of a function that lead to a new capture: they call a capturing function or drop graphs, as
         `self.graphs.clear()` does."""
+        found: list[int] = []
         for _, inner in self._nodes(ref):
             if isinstance(inner, ast.Call):
                 holder, _, name = (dotted(inner.func) or "").rpartition(".")
                 if name in self._capturing or (name == "clear" and "graph" in holder):
-                    yield inner.lineno
+                    found.append(inner.lineno)
             if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Store) and "graph" in inner.attr:
-                yield inner.lineno
+                found.append(inner.lineno)
+        return found
 
     def is_set_for_captures(self, key: str) -> bool:
         """Return whether a capturing method assigns an attribute. Each graph then has its own value for the
@@ -278,13 +274,15 @@ class Regions:
     def _pauses(self, ref: str) -> bool:
         facts = self._project.function_facts(ref)
         path = ref.partition("::")[0]
-        if path not in self._pausing:
-            data = self._project.files.data(path) or b""
-            self._pausing[path] = any(call in data for call in _PAUSES)
-        if facts is None or facts.is_async or not self._pausing[path]:
+        if facts is None or facts.is_async or not self._may_pause(path):
             return facts is not None and facts.is_async
         lines = "\n".join(self._project.files.source(path).lines_of(facts.line, facts.end_line)).encode()
         return any(call in lines for call in _PAUSES)
+
+    @memoize_method
+    def _may_pause(self, path: str) -> bool:
+        data = self._project.files.data(path) or b""
+        return any(call in data for call in _PAUSES)
 
     def _is_never_compiled(self, ref: str) -> bool:
         facts = self._project.function_facts(ref)

@@ -15,6 +15,7 @@ from graphsafe.report.model import Region
 from graphsafe.scan.domain.record import AROUND_GRAPHS, COMPILED, ENTRY_POINT
 from graphsafe.scan.domain.values import Instance, Value
 from graphsafe.scan.execution.frame import Engine
+from graphsafe.scan.sources.node_memo import memoize_method
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts
 
 if TYPE_CHECKING:
@@ -91,11 +92,6 @@ def is_other_module(module: str) -> bool:
 
 
 @cache
-def is_preparing(module: str) -> bool:
-    return PREPARING_MODULE.search(module) is not None
-
-
-@cache
 def is_beside_modules(path: str, replays: bool = False) -> bool:
     """Return whether a file's folders or name show that it contains tests, evaluations or exports, or prepares data on
     the host."""
@@ -109,28 +105,22 @@ class HotnessRules:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._relative: dict[str, str] = {}
-        self._places: dict[str, str] = {}
 
+    @memoize_method
     def relative(self, path: str) -> str:
-        if path not in self._relative:
-            try:
-                text = Path(path).relative_to(self._config.root).as_posix()
-            except ValueError:
-                text = Path(path).as_posix()
-            self._relative[path] = text
-        return self._relative[path]
+        try:
+            return Path(path).relative_to(self._config.root).as_posix()
+        except ValueError:
+            return Path(path).as_posix()
 
+    @memoize_method
     def _in_project(self, path: str, module: str) -> str:
         """Return the file's path in the project, separated by dots.
 
         Folders above the package are included, because their names may show the file's purpose.
         """
-        if path not in self._places:
-            place = self.relative(path)
-            is_outside = place.startswith(("/", ".."))
-            self._places[path] = module if is_outside else place.removesuffix(".py").replace("/", ".")
-        return self._places[path]
+        place = self.relative(path)
+        return module if place.startswith(("/", "..")) else place.removesuffix(".py").replace("/", ".")
 
     def is_cold(self, path: str, module: str, facts: FunctionFacts) -> bool:
         return self.cold_because(path, module, facts) is not None
@@ -159,7 +149,7 @@ class HotnessRules:
             return f"functions with a name such as `{name}` run outside of the steps"
         if is_for_other_hardware(facts.name) or is_other_module(self._in_project(path, module)):
             return "its name says that it is for hardware without CUDA graphs"
-        if is_preparing(module):
+        if PREPARING_MODULE.search(module):
             return "modules with such a name make a step's inputs before the step"
         if any(pattern.matches(self.relative(path), module, facts.name) for pattern in self._config.cold_paths):
             return COLD_PATHS

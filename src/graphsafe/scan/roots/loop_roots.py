@@ -25,13 +25,22 @@ from graphsafe.scan.hazards.graph_syntax import (
     own_nodes,
     stored_names,
 )
-from graphsafe.scan.roots.evaluation_loops import is_beside_steps, is_for_evaluation, is_over_validation_data
-from graphsafe.scan.roots.generations import LENGTHS, ends_with_sequence, names_length, takes_length, turning
 from graphsafe.scan.roots.graphed_names import GRAPHED
 from graphsafe.scan.roots.hot_roots import HotnessRules, is_beside_modules
-from graphsafe.scan.roots.loops_of_calls import only_repeats
+from graphsafe.scan.roots.kinds_of_loops import (
+    LENGTHS,
+    Body,
+    ends_with_sequence,
+    is_beside_steps,
+    is_for_evaluation,
+    is_over_validation_data,
+    names_length,
+    only_repeats,
+    takes_length,
+    turning,
+)
 from graphsafe.scan.roots.step_names import StepNames, may_take_step, takes_surely
-from graphsafe.scan.roots.step_takers import Body, StepTakers
+from graphsafe.scan.roots.step_takers import StepTakers
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
 

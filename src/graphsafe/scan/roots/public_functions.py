@@ -12,8 +12,7 @@ from collections.abc import Set
 
 from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.hazards.graph_syntax import LOOPS
-from graphsafe.scan.roots.passed_on import takes_tensors_at_last
-from graphsafe.scan.roots.tensor_arguments import takes_tensors, tensor_parameters
+from graphsafe.scan.roots.tensor_arguments import takes_tensors, takes_tensors_at_last, tensor_parameters
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.blocks import Definition
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
