@@ -81,10 +81,10 @@ def lines(found: Tables) -> Iterator[Line]:
             if stream is None:
                 continue
             if stream[1] in made:
-                yield from (
-                    Line(name, "taken-early", call, ast.unparse(call)) for call in _taken(block, function, owners)
-                )
-            copies = _copies(block, _made_in(function) - _read_by_graphs(function))
+                for call in _taken(block, function, owners):
+                    yield Line(name, "taken-early", call, ast.unparse(call))
+            captured = {name for graph in captures_in(function) for part in graph.body for name in _roots(part)}
+            copies = _copies(block, _made_in(function) - captured)
             if not order.stops and not _among(stream, order.waiting | order.handed):
                 yield from (Line(name, "given-early", call, ast.unparse(call)) for call in _given(block, function))
             if not _among(stream, order.waiting):
@@ -244,11 +244,6 @@ def _whole(value: ast.expr) -> ast.expr:
         else:
             break
     return value
-
-
-def _read_by_graphs(function: Function) -> set[str]:
-    """Return the names that a function binds before its captures, and that the captures read."""
-    return {name for block in captures_in(function) for statement in block.body for name in _roots(statement)}
 
 
 def _copies(block: ast.AST, made: set[str]) -> Iterator[ast.Call]:

@@ -51,14 +51,10 @@ def _holders(frame: Frame, name: str) -> Iterator[str | None]:
         if not any("register_generator_state" in line for line in lines[facts.line - 1 : facts.end_line]):
             continue
         node = frame.project.function_node(f"{frame.path}::{facts.name}")
-        for _, call in own_nodes(node) if node is not None else ():
-            given = call.args[0] if isinstance(call, ast.Call) and call.args else None
-            if isinstance(given, ast.Attribute) and given.attr == name and _registers(call):
+        for call in [one for _, one in own_nodes(node) if isinstance(one, ast.Call)] if node is not None else ():
+            given = call.args[0] if called_name(call) == "register_generator_state" and call.args else None
+            if isinstance(given, ast.Attribute) and given.attr == name:
                 yield _class_of(frame, given.value, node, facts)
-
-
-def _registers(call: ast.AST) -> bool:
-    return isinstance(call, ast.Call) and called_name(call) == "register_generator_state"
 
 
 def _class_of(frame: Frame, holder: ast.expr, node: Function | None, facts: FunctionFacts) -> str | None:

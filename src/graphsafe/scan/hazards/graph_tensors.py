@@ -24,7 +24,6 @@ from graphsafe.scan.hazards.graph_syntax import (
     is_view_of,
     own_names,
     own_nodes,
-    parents_in,
     place,
     viewed,
     with_statements,
@@ -123,12 +122,10 @@ class Tables:
 
 def _only_copies(method: Function) -> bool:
     given = {argument.arg for argument in method.args.args[1:]}
-    parents = parents_in(method)
-    used = [node for node in parents if isinstance(node, ast.Name) and node.id in given]
-    writes = [parents[node] for node in used]
+    uses = [parent for parent, node in own_nodes(method) if isinstance(node, ast.Name) and node.id in given]
     return all(
         isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr.endswith("_")
-        for call in writes
+        for call in uses
     )
 
 
@@ -233,13 +230,13 @@ def _returned_by_captures(scope: ast.AST, blocks: Sequence[CaptureBlock]) -> Ite
     for node in ast.walk(scope) if returning else ():
         call = node.value if isinstance(node, ast.Assign) else None
         if isinstance(call, ast.Call) and (dotted(call.func) or "").removeprefix("self.") in returning:
-            yield from filter(None, map(place, _bound_by(node)))
+            yield from filter(None, map(place, targets(node)))
 
 
 def captured_names(body: CaptureBlock | Function) -> Iterator[str]:
     """Yield the names of the methods that captured code calls on `self`."""
-    for inner in (inner for statement in body.body for inner in ast.walk(statement)):
-        name = (dotted(inner.func) or "") if isinstance(inner, ast.Call) else ""
+    for call in calls_in(body.body):
+        name = dotted(call.func) or ""
         if name.startswith("self.") and name.count(".") == 1:
             yield name.removeprefix("self.")
 
@@ -256,8 +253,8 @@ def note_captured(found: GraphTensors, block: Code) -> None:
                 if place(value) is None:
                     found.parts.add(text)
         found.spread.update(_spread_by(inner))
-        bound = filter(None, (place(one) or entry(one) for one in _bound_by(inner)))
-        found.outputs.update(text for text in bound if head(text) not in own)
+        bound = [place(one) or entry(one) for one in targets(inner)] if isinstance(inner, ast.Assign) else []
+        found.outputs.update(text for text in bound if text is not None and head(text) not in own)
         found.updated.update(text for text in _changed_by(inner) if head(text) not in own)
     found.inputs -= found.outputs
 
@@ -284,19 +281,13 @@ def _changed_by(node: ast.AST) -> Iterator[str]:
     `self.x[:n] = y`."""
     changed: list[ast.expr] = []
     if isinstance(node, ast.Assign):
-        changed += [one.value for one in _bound_by(node) if isinstance(one, ast.Subscript) and takes_slice(one)]
+        changed += [one.value for one in targets(node) if isinstance(one, ast.Subscript) and takes_slice(one)]
     elif isinstance(node, ast.Call):
         changed += [word.value for word in node.keywords if word.arg == "out"]
         function = node.func
         if isinstance(function, ast.Attribute) and re.fullmatch(r"[a-z]\w*[a-z0-9]_", function.attr):
             changed.append(function.value)
     yield from filter(None, map(viewed, changed))
-
-
-def _bound_by(node: ast.AST) -> Iterator[ast.expr]:
-    """Yield the targets of an assignment. The elements of a tuple are yielded separately."""
-    for target in node.targets if isinstance(node, ast.Assign) else ():
-        yield from elements(target)
 
 
 def bindings(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -341,15 +332,15 @@ def _filled(function: Function) -> Iterator[str]:
 
 def _note_touches(found: GraphTensors, function: str, node: Function, known: Set[str]) -> None:
     """Add the uses of these tensors in a function, outside captures, in the order of the code."""
-    inside = {id(inner) for block in found.blocks for statement in block.body for inner in ast.walk(statement)}
+    captured = {id(inner) for block in found.blocks for statement in block.body for inner in ast.walk(statement)}
     own = [inner for _, inner in own_nodes(node)]
     if any(inner in found.blocks for inner in own):
         found.capturing.add(function)
     if any(map(is_plain_replay, own)):
         found.replaying.add(function)
     # A name that an inner function assigns is the inner function's own variable.
-    hidden = {argument.arg for argument in ast.walk(node.args) if isinstance(argument, ast.arg)}
-    lines = [inner for inner in own if id(inner) not in inside and isinstance(inner, (ast.expr, ast.stmt))]
+    hidden = {argument.arg for argument in inside(node.args, ast.arg)}
+    lines = [inner for inner in own if id(inner) not in captured and isinstance(inner, (ast.expr, ast.stmt))]
     for inner in sorted(lines, key=lambda inner: (inner.lineno, inner.col_offset)):
         if isinstance(inner, (ast.Assign, ast.Call)):
             target = written(inner)
@@ -381,9 +372,9 @@ def _note_preparing(found: GraphTensors, is_class: bool) -> None:
     by_name = {qualified.rpartition(".")[2]: qualified for qualified in found.functions}
     calls = {
         qualified: [
-            (inner.lineno, by_name[name.removeprefix("self.")])
+            (inner.lineno, by_name[name])
             for _, inner in own_nodes(node)
-            if isinstance(inner, ast.Call) and (name := dotted(inner.func) or "").removeprefix("self.") in by_name
+            if isinstance(inner, ast.Call) and (name := (dotted(inner.func) or "").removeprefix("self.")) in by_name
         ]
         for qualified, node in found.functions.items()
     }

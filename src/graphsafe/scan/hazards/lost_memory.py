@@ -23,21 +23,11 @@ from graphsafe.scan.hazards.owners import class_of, meant_in
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted
 
-_MAKES = (
-    *("torch.arange", "torch.empty", "torch.eye", "torch.full", "torch.linspace", "torch.ones", "torch.rand"),
-    *(
-        "torch.tensor",
-        "torch.tril",
-        "torch.triu",
-        "torch.zeros",
-        "torch.outer",
-        "torch.cat",
-        "torch.stack",
-        "torch.exp",
-    ),
-    *("torch.hann_window", "torch.logspace", "torch.softmax", "torch.sigmoid", "torch.sin", "torch.cos", "torch.where"),
-    *("torch.einsum", "torch.matmul", "torch.cumsum", "torch.searchsorted", "torch.sqrt", "torch.mul", "torch.add"),
-    *("torch.linalg.", "torch.fft.", "F.softmax", "F.one_hot", "F.normalize"),
+_MAKES = tuple(
+    "torch.arange torch.empty torch.eye torch.full torch.linspace torch.ones torch.rand torch.tensor torch.tril"
+    " torch.triu torch.zeros torch.outer torch.cat torch.stack torch.exp torch.hann_window torch.logspace torch.softmax"
+    " torch.sigmoid torch.sin torch.cos torch.where torch.einsum torch.matmul torch.cumsum torch.searchsorted"
+    " torch.sqrt torch.mul torch.add torch.linalg. torch.fft. F.softmax F.one_hot F.normalize".split()
 )
 "Prefixes of the names of functions that return a new tensor."
 
@@ -58,8 +48,8 @@ def _in_function(name: str, table: GraphTensors, makers: Mapping[str, Function])
         return
     block = blocks[0]
     last = block.end_lineno or block.lineno
-    names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
-    captured = {ast.unparse(call.func) for call in ast.walk(block) if isinstance(call, ast.Call)}
+    names = inside(function, ast.Name)
+    captured = {ast.unparse(call.func) for call in inside(block, ast.Call)}
     for text in sorted(text for text in table.inputs if text.isidentifier()):
         bound = [node for node in parents if isinstance(node, ast.Assign) and text in map(place, node.targets)]
         # `mask /= n` modifies the tensor in place, so it is not a second binding.
@@ -88,12 +78,8 @@ def _outlives(function: Function, block: CaptureBlock, parents: Mapping[ast.AST,
     returned = {one.id for value in kept for one in inside(value, ast.Name)}
     closures = [node for node in inside(function, ast.FunctionDef) if node.name in returned]
     return graph.startswith("self.") or any(
-        place(one) == graph for part in (*kept, *closures) for one in _expressions(part)
+        place(one) == graph for part in (*kept, *closures) for one in ast.walk(part) if isinstance(one, ast.expr)
     )
-
-
-def _expressions(node: ast.AST) -> Iterator[ast.expr]:
-    return (inner for inner in ast.walk(node) if isinstance(inner, ast.expr))
 
 
 def _makes(value: ast.expr, makers: Mapping[str, Function]) -> bool:

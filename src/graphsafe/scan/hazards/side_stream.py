@@ -195,7 +195,12 @@ def _is_shared(frame: Frame, function: Function, stream: str) -> bool:
     code outside the object or, for a local name, outside the function."""
     attribute = _ATTRIBUTE.match(stream)
     if attribute is not None and frame.owner is not None:
-        functions, name = [*_own_methods(frame)], f"self.{attribute[1]}"
+        # the functions of the file whose `self` may be the object whose method is being read
+        known = [
+            (f"{frame.path}::{facts.owner}", node) for facts, node in functions_of(frame, frame.path) if facts.owner
+        ]
+        functions = [node for owner, node in known if may_be_one_object(frame, owner)]
+        name = f"self.{attribute[1]}"
     elif stream in own_names(function) - {one.arg for one in parameters(function)}:
         functions, name = [function], stream
     else:
@@ -218,13 +223,6 @@ def _is_shared(frame: Frame, function: Function, stream: str) -> bool:
             elif not isinstance(parent, _LOOKS) and not (isinstance(parent, ast.Assign) and parent.value is use):
                 return True
     return not made
-
-
-def _own_methods(frame: Frame) -> Iterator[Function]:
-    """Yield the functions of the file whose `self` may be the object whose method is being read."""
-    for facts, node in functions_of(frame, frame.path):
-        if facts.owner is not None and may_be_one_object(frame, f"{frame.path}::{facts.owner}"):
-            yield node
 
 
 def _makes_streams(value: ast.expr) -> bool:
@@ -257,14 +255,13 @@ class _Side:
         self._block = block
         self._aliases = {
             target.id: ast.unparse(inner.value)
-            for inner in ast.walk(function)
-            if isinstance(inner, ast.Assign)
+            for inner in inside(function, ast.Assign)
             for target in inner.targets
             if isinstance(target, ast.Name)
         }
         self.stream = self._text(stream)
         first, last = block.lineno, block.end_lineno or block.lineno
-        calls = [inner for inner in ast.walk(function) if isinstance(inner, ast.Call)]
+        calls = inside(function, ast.Call)
         self._before = [call for call in calls if call.lineno < first]
         self._inside = [call for call in calls if first <= call.lineno <= last]
         self._after = [call for call in calls if call.lineno > last]
@@ -363,7 +360,7 @@ class _Side:
         at one fixed index."""
         if not (isinstance(waited, ast.Subscript) and isinstance(waited.slice, ast.Constant)):
             return False
-        loops = (inner for inner in ast.walk(self._function) if isinstance(inner, ast.For))
+        loops = inside(self._function, ast.For)
         around = (loop for loop in loops if loop.lineno < self._block.lineno <= (loop.end_lineno or 0))
         streams = self._text(waited.value)
         return any(streams == ast.unparse(inner) for loop in around for inner in ast.walk(loop.iter))

@@ -79,14 +79,10 @@ def _bound_later(table: GraphTensors) -> Iterator[Line]:
         for function, made in table.bound.get(name, ()):
             apart = function not in table.preparing and function not in table.replaying
             if (apart or _is_for_the_next(table, function, made)) and not is_host(made.value):
-                certain = table.is_refreshed(name) or makes_tensor(made.value) or _fills_one(table, function)
+                # A function that fills an input in place certainly provides the graph's inputs.
+                fills = any(function == filling for one in table.inputs for filling, _ in table.filled.get(one, ()))
+                certain = table.is_refreshed(name) or makes_tensor(made.value) or fills
                 yield Line(function, "input-rebound", made, name, "likely" if certain else "possible")
-
-
-def _fills_one(table: GraphTensors, function: str) -> bool:
-    """Return whether a function fills an input of the graph in place. Such a function certainly provides the graph's
-    inputs."""
-    return any(function == filling for name in table.inputs for filling, _ in table.filled.get(name, ()))
 
 
 def _is_for_the_next(table: GraphTensors, function: str, made: ast.Assign) -> bool:
@@ -309,16 +305,16 @@ def _read_before_replay(table: GraphTensors) -> Iterator[Line]:
                 own = own and not may_replay
                 read = (_used if replays else _evaluated)(statement, outputs)
                 if read is None and own and isinstance(statement, ast.Return):
-                    read = next((part for part in _parts(statement.value) if viewed(part) in outputs), None)
+                    parts = elements(statement.value) if statement.value is not None else ()
+                    read = next((part for part in parts if viewed(part) in outputs), None)
                 if read is not None:
                     yield Line(function, "not-replayed", read, ast.unparse(read))
                     break
                 if isinstance(statement, (ast.Return, ast.Raise, ast.Continue, ast.Break)):
                     break
                 outputs -= {place(part) or "" for node in inner for part in targets(node)}  # now other tensors
-                outputs -= {
-                    viewed(one) or "" for node in inner if isinstance(node, ast.Call) and (one := written(node))
-                }
+                filled = [written(node) for node in inner if isinstance(node, ast.Call)]
+                outputs -= {viewed(one) or "" for one in filled if one is not None}
 
 
 def _takes_arguments(table: GraphTensors, function: Function, block: CaptureBlock) -> bool:
@@ -344,10 +340,6 @@ def _may_replay(nodes: Sequence[ast.AST], table: GraphTensors, block: CaptureBlo
         or any("replay" in (name := called_name(call)) or name in replaying for call in calls)
         or any(place(one) in graphs for call in calls for one in call.args)
     )
-
-
-def _parts(value: ast.expr | None) -> Sequence[ast.expr]:
-    return elements(value) if value is not None else ()
 
 
 def _all_following(block: ast.stmt, parents: dict[ast.AST, ast.AST]) -> Iterator[ast.stmt]:

@@ -253,7 +253,7 @@ def number_parameters(function: Function) -> Set[str]:
         for one, value in with_defaults(function)
         if one.annotation is None and isinstance(value, ast.Constant) and isinstance(value.value, (int, float, str))
     }
-    return by_default | {one.arg for one in parameters(function) if _is_number(one)}
+    return by_default | {one.arg for one in parameters(function) if _names_number(one.annotation)}
 
 
 def _used_as_numbers(function: Function) -> Set[str]:
@@ -308,11 +308,7 @@ def _read_of(parameter: str, made: Function) -> set[str]:
     }
 
 
-def _is_number(parameter: ast.arg) -> bool:
-    return parameter.annotation is not None and _names_number(parameter.annotation)
-
-
-def _names_number(annotation: ast.expr) -> bool:
+def _names_number(annotation: ast.expr | None) -> bool:
     """Return whether an annotation is a type such as `int` or `str`, also as `Optional[int]` or `int | None`."""
     if isinstance(annotation, ast.Subscript) and (dotted(annotation.value) or "").endswith("Optional"):
         annotation = annotation.slice
@@ -330,7 +326,8 @@ def _other_numbers(table: GraphTensors) -> Iterator[Line]:
     read = _read_by_captures(table) & _numbers(table) if table.replaying else set()
     # If the number is an argument of the capture, each graph may have its own number.
     captures = {name.rpartition(".")[2] for name in table.capturing}
-    read -= {text for name in table.capturing for text in _stored(table.functions[name])}
+    others = [table.functions[name] for name in table.capturing if name.rpartition(".")[2] not in CONSTRUCTORS]
+    read -= {place(target) for one in others for _, inner in own_nodes(one) for target in targets(inner)}
     for name, function in table.functions.items() if read else ():
         if name in table.capturing or name in table.preparing - table.replaying:
             continue
@@ -343,23 +340,14 @@ def _other_numbers(table: GraphTensors) -> Iterator[Line]:
                     yield Line(name, "number-changed", node, text)
 
 
-def _stored(function: Function) -> Iterator[str]:
-    constructor = function.name in CONSTRUCTORS
-    for _, node in own_nodes(function) if not constructor else ():
-        yield from filter(None, map(place, targets(node)))
-
-
 def _read_by_captures(table: GraphTensors) -> set[str]:
     """Return the attributes that captured code reads, including lambdas of the capturing functions."""
-    lambdas = [
-        inner for name in table.capturing for inner in ast.walk(table.functions[name]) if isinstance(inner, ast.Lambda)
-    ]
+    lambdas = [one for name in table.capturing for one in inside(table.functions[name], ast.Lambda)]
     return {
-        text
+        f"self.{inner.attr}"
         for body in (*table.captured_code, *lambdas)
-        for inner in ast.walk(body)
-        if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Load)
-        if (text := place(inner)) is not None and text.startswith("self.") and text.count(".") == 1
+        for inner in inside(body, ast.Attribute)
+        if isinstance(inner.ctx, ast.Load) and place(inner.value) == "self"
     }
 
 
@@ -368,9 +356,9 @@ def _numbers(table: GraphTensors) -> set[str]:
     found: set[str] = set()
     for node in table.scope.body if isinstance(table.scope, ast.ClassDef) else ():
         if isinstance(node, ast.FunctionDef) and node.name in CONSTRUCTORS:
-            given = {one.arg for one in ast.walk(node.args) if isinstance(one, ast.arg) and _is_number(one)}
-            for inner in ast.walk(node):
-                if isinstance(inner, ast.Assign) and _gives_number(inner.value, given):
+            given = {one.arg for one in inside(node.args, ast.arg) if _names_number(one.annotation)}
+            for inner in inside(node, ast.Assign):
+                if _gives_number(inner.value, given):
                     found.update(filter(None, map(place, inner.targets)))
     return found
 

@@ -83,12 +83,6 @@ def outputs_of_other(replay: ast.Call, outputs: Mapping[str, Sequence[Set[str]]]
     return {f"{owner}.{text.removeprefix('self.')}" for text in written[0]}
 
 
-def given_by_replaying(found: Tables) -> dict[str, Parts]:
-    """Return the functions that replay a graph and return its outputs, each with the parts of its result that are
-    outputs."""
-    return {name: given.parts for name, given in replaying(found).items()}
-
-
 def _returned(function: Function, outputs: Set[str]) -> Given | None:
     """Return the outputs that a function returns without a copy, or None if it returns none."""
     for _, inner in own_nodes(function):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from graphsafe.scan.hazards import kept_graphs
 from graphsafe.scan.hazards.graph_tensors import tables
-from graphsafe.scan.hazards.outputs.givers import Parts, given_by_replaying
+from graphsafe.scan.hazards.outputs.givers import Parts, replaying
 from graphsafe.scan.hazards.same_objects import spelled_out
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.project import Project
@@ -66,6 +66,6 @@ def _given_in(project: Project, path: str) -> Mapping[str, Parts]:
     def read() -> Mapping[str, Parts]:
         found = tables(spelled_out(parse(project.files.source(path).text)))
         kept_graphs.note(found)
-        return given_by_replaying(found)
+        return {name: given.parts for name, given in replaying(found).items()}
 
     return project.files.table(f"outputs given by {path}", read)
