@@ -1,6 +1,6 @@
 """Tells apart the methods and attributes of different classes in a file that have the same names.
 
-The first functions use only the syntax of the file. Those at the end use abstract values, and so also the bases that
+The first functions use only the syntax of the file. The last functions use abstract values, and so also the bases that
 other files define.
 """
 

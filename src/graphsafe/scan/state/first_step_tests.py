@@ -46,7 +46,7 @@ _MODE = re.compile(r"(^|_)(mode|split|stage|phase|partition|subset|prefix)$")
 _EVALUATIONS = frozenset("dev test testing val valid validate validation eval evaluate evaluation".split())
 _LONG = 10
 "An action whose runs are at least this many steps apart counts as running only from time to time."
-_CALLED_SELDOM = re.compile(
+CALLED_SELDOM = re.compile(
     r"(^|[._])(eval|evaluate|evaluation|validate|validation|validate_epoch|evaluate_\w*(model|policy|set)|\w+_evaluation"
     r"|(val|valid|validation|eval|evaluation)_(step|epoch|loop|batch)"
     r"|(launch|run|do|maybe)_(eval\w*|valid\w*)|(save|plot|export|checkpoint|visuali[sz]e)(_\w+)?|log_(images?|videos?)"
@@ -55,16 +55,8 @@ _CALLED_SELDOM = re.compile(
 "Matches names of functions that save, show or evaluate. A step loop calls these from time to time."
 
 
-_SHOWS = re.compile(r"(^|[._])((visuali[sz]e|plot)(_\w+)?|\w*(Visuali[sz]er|Plotter)\.\w+)$")
+SHOWS = re.compile(r"(^|[._])((visuali[sz]e|plot)(_\w+)?|\w*(Visuali[sz]er|Plotter)\.\w+)$")
 "Matches names of functions that draw pictures. Few steps call these, whether or not the caller contains the loop."
-
-
-def is_called_seldom(name: str) -> bool:
-    return _CALLED_SELDOM.search(name) is not None
-
-
-def draws_pictures(name: str) -> bool:
-    return _SHOWS.search(name) is not None
 
 
 @memoize_on_node
@@ -100,9 +92,7 @@ def asks_entry_for_first(test: ast.expr) -> bool:
 
 def _is_listed(test: ast.expr) -> bool:
     """Return whether a test is `step in eval_steps`, or `step in [at - 1 for at in eval_steps]`."""
-    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.In):
-        return False
-    return _names_listed(test.comparators[0])
+    return isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.In) and _names_listed(test.comparators[0])
 
 
 def _names_listed(node: ast.expr) -> bool:
