@@ -19,6 +19,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     captures_in,
     is_host,
     is_plain_replay,
+    own,
     own_nodes,
     parents_in,
     place,
@@ -118,8 +119,8 @@ def _names_before(found: Tables, table: GraphTensors, cast: str) -> bool:
 
 def _keeps_state(table: GraphTensors, optimizer: str) -> bool:
     """Return whether an optimizer may keep tensors as its state. SGD without momentum keeps none."""
-    nodes = [node for function in table.functions.values() for _, node in own_nodes(function)]
-    made = [node.value for node in nodes if isinstance(node, ast.Assign) and optimizer in map(place, node.targets)]
+    assigned = [node for function in table.functions.values() for node in own(function, ast.Assign)]
+    made = [node.value for node in assigned if optimizer in map(place, node.targets)]
     plain = [one for one in calls_in(made) if called_name(one) == "SGD" and len(one.args) < 3]
     return not any(all(keyword.arg not in ("momentum", None) for keyword in one.keywords) for one in plain)
 
@@ -161,13 +162,14 @@ def _switches(table: GraphTensors, name: str, call: ast.Call) -> bool:
     """Return whether a module was captured in training mode, and replays follow the call that switches it to evaluation
     mode."""
     module = (dotted(call.func) or "").removesuffix(".eval")
-    own = calls_in([table.functions[name]])
-    later = [one for one in own if one.lineno >= call.lineno]
-    nodes = [node for other in {name, *table.preparing} for _, node in own_nodes(table.functions[other])]
-    made = [node.value for node in nodes if isinstance(node, ast.Assign) and module in map(place, node.targets)]
+    later = [one for one in calls_in([table.functions[name]]) if one.lineno >= call.lineno]
+    functions = [table.functions[other] for other in {name, *table.preparing}]
+    assigned = [node for function in functions for node in own(function, ast.Assign)]
+    made = [node.value for node in assigned if module in map(place, node.targets)]
     switched = any(called_name(one) == "eval" for one in calls_in(made)) or any(
-        isinstance(node, ast.Call) and dotted(node.func) in (f"{module}.eval", f"{module}.train") and node not in later
-        for node in nodes
+        dotted(one.func) in (f"{module}.eval", f"{module}.train") and one not in later
+        for function in functions
+        for one in own(function, ast.Call)
     )
     return (
         any(map(is_plain_replay, later))
@@ -181,12 +183,10 @@ def _switches(table: GraphTensors, name: str, call: ast.Call) -> bool:
 def turned_over(function: Function) -> Mapping[str, str]:
     """Map loop variables to the modules whose parameters or buffers the loops visit. `for p in self.net.parameters():`
     maps `p` to `self.net`."""
-    nodes = [node for _, node in own_nodes(function)]
-    made = {place(node.targets[0]): node.value for node in nodes if isinstance(node, ast.Assign)}
+    made = {place(node.targets[0]): node.value for node in own(function, ast.Assign)}
     return {
         name.id: holder
-        for loop in nodes
-        if isinstance(loop, ast.For)
+        for loop in own(function, ast.For)
         for target, walked in _walks(loop.target, made.get(place(loop.iter) or "", loop.iter))
         for holder, _, walk in [(dotted(walked.func) or "").rpartition(".")]
         if walk in ("parameters", "named_parameters", "buffers", "named_buffers")
@@ -286,14 +286,12 @@ def _other_rates(found: Tables, capturing: set[str]) -> Iterator[Line]:
     for name, function, _ in found.functions:
         if name in capturing:
             continue
-        nodes = [node for _, node in own_nodes(function)]
-        for call in [node for node in nodes if isinstance(node, ast.Call)]:
+        for call in own(function, ast.Call):
             holder, _, method = (dotted(call.func) or "").rpartition(".")
             if method == "step" and not schedules.isdisjoint(_owned(found, name, holder)):
                 yield Line(name, "rate-changed", call, ast.unparse(call.func))
-        loops = [node for node in nodes if isinstance(node, ast.For) and _is_groups(node.iter)]
-        groups = {place(loop.target) for loop in loops} - {None}
-        for node in nodes:
+        groups = {place(loop.target) for loop in own(function, ast.For) if _is_groups(loop.iter)} - {None}
+        for _, node in own_nodes(function):
             target = next(iter(targets(node)), None)
             if not isinstance(target, ast.Subscript) or not isinstance(target.slice, ast.Constant):
                 continue
@@ -310,9 +308,9 @@ def _schedules(found: Tables) -> Iterator[Owned]:
     0.9)`."""
     made: dict[Owned, ast.Call] = {}
     for function, body in [("", found.tree), *((name, node) for name, node, _ in found.functions)]:
-        for _, node in own_nodes(body):
-            text = place(node.targets[0]) if isinstance(node, ast.Assign) else None
-            if text is not None and isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+        for node in own(body, ast.Assign):
+            text = place(node.targets[0])
+            if text is not None and isinstance(node.value, ast.Call):
                 made[_owned(found, function, text)[0]] = node.value
     for (cls, name), call in made.items():
         text = place(call.args[0]) if call.args else None
@@ -346,11 +344,11 @@ def _swallowed(found: Tables, capturing: dict[str, Function]) -> Iterator[Line]:
     for name, function, _ in found.functions if capturing else ():
         owner = name.rpartition(".")[0]
         methods = meant_in(found, class_of(found, name))
-        own = {f"self.{last}" for last in names if methods.get(last) in capturing.values()}
+        captures = {f"self.{last}" for last in names if methods.get(last) in capturing.values()}
         for _, node in own_nodes(function) if name not in capturing else ():
             if not isinstance(node, (ast.Try, ast.With)):
                 continue
-            calls = (one for one in calls_in(node.body) if called_name(one) in unique or dotted(one.func) in own)
+            calls = (one for one in calls_in(node.body) if called_name(one) in unique or dotted(one.func) in captures)
             call = next(calls, None)
             ends = _ends(node, call, function, partial(_own, found.by_name, owner)) if call is not None else iter(())
             end = next(ends, None)

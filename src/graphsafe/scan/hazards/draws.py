@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from graphsafe.scan.domain.record import Record
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.hazards.graph_syntax import Function, called_name, own_nodes
+from graphsafe.scan.hazards.graph_syntax import Function, called_name, own
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node, source_text
 from graphsafe.scan.symbols.blocks import parameters
 from graphsafe.scan.symbols.index import FunctionFacts, dotted
@@ -51,7 +51,7 @@ def _holders(frame: Frame, name: str) -> Iterator[str | None]:
         if not any("register_generator_state" in line for line in lines[facts.line - 1 : facts.end_line]):
             continue
         node = frame.project.function_node(f"{frame.path}::{facts.name}")
-        for call in [one for _, one in own_nodes(node) if isinstance(one, ast.Call)] if node is not None else ():
+        for call in own(node, ast.Call) if node is not None else ():
             given = call.args[0] if called_name(call) == "register_generator_state" and call.args else None
             if isinstance(given, ast.Attribute) and given.attr == name:
                 yield _class_of(frame, given.value, node, facts)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple, TypeGuard, TypeVar
 
 from graphsafe.report.model import Confidence
 from graphsafe.scan.sources.node_memo import children, inside, memoize_on_node
 from graphsafe.scan.symbols.index import CAPTURE_ENDS, dotted
 
+Node = TypeVar("Node", bound=ast.AST)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 CaptureBlock = ast.With | ast.AsyncWith
 WHOLE = frozenset(("copy_", "fill_", "zero_"))
@@ -47,6 +48,11 @@ def _own_nodes(function: Function | ast.Module) -> Sequence[tuple[ast.AST | None
                 found.append((parent, child))
                 stack.append(child)
     return found
+
+
+def own(function: Function | ast.Module, kind: type[Node]) -> list[Node]:
+    """Return the nodes of one kind in a function, except those of nested functions and classes."""
+    return [node for _, node in own_nodes(function) if isinstance(node, kind)]
 
 
 def parents_in(function: Function | ast.Module) -> dict[ast.AST, ast.AST]:

@@ -22,6 +22,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     head,
     is_plain_replay,
     is_view_of,
+    own,
     own_names,
     own_nodes,
     place,
@@ -142,20 +143,19 @@ def class_table(tree: ast.Module, name: str) -> GraphTensors | None:
     for part in name.split("."):
         scope = next((node for node in _definitions(body) if node.name == part), None)
         body = scope.body if scope is not None else ()
-    own = _table(scope, name) if isinstance(scope, ast.ClassDef) else None
-    return own if own is not None and own.blocks else None
+    table = _table(scope, name) if isinstance(scope, ast.ClassDef) else None
+    return table if table is not None and table.blocks else None
 
 
 def _of_scope(body: Iterable[ast.stmt], prefix: str, shared: list[GraphTensors], found: Tables) -> None:
     for node in _definitions(body):
-        own = _table(node, f"{prefix}{node.name}")
-        if own.blocks and (own.inputs or own.outputs):
-            found.all.append(own)
-        if isinstance(node, ast.ClassDef):
-            _of_scope(node.body, f"{prefix}{node.name}.", [own], found)
-        else:
-            found.functions.append((f"{prefix}{node.name}", node, [own, *shared]))
-            _of_scope(node.body, f"{prefix}{node.name}.", [own, *shared], found)
+        table = _table(node, f"{prefix}{node.name}")
+        if table.blocks and (table.inputs or table.outputs):
+            found.all.append(table)
+        visible = [table] if isinstance(node, ast.ClassDef) else [table, *shared]
+        if not isinstance(node, ast.ClassDef):
+            found.functions.append((f"{prefix}{node.name}", node, visible))
+        _of_scope(node.body, f"{prefix}{node.name}.", visible, found)
 
 
 def _definitions(body: Iterable[ast.stmt]) -> Iterator[Function | ast.ClassDef]:
@@ -224,11 +224,11 @@ def _returned_by_captures(scope: ast.AST, blocks: Sequence[CaptureBlock]) -> Ite
     returning = {
         node.name
         for node in functions_in(scope)
-        for _, inner in own_nodes(node)
-        if isinstance(inner, ast.Return) and any(block.body[-1] is inner for block in blocks)
+        for inner in own(node, ast.Return)
+        if any(block.body[-1] is inner for block in blocks)
     }
-    for node in ast.walk(scope) if returning else ():
-        call = node.value if isinstance(node, ast.Assign) else None
+    for node in inside(scope, ast.Assign) if returning else ():
+        call = node.value
         if isinstance(call, ast.Call) and (dotted(call.func) or "").removeprefix("self.") in returning:
             yield from filter(None, map(place, targets(node)))
 
@@ -243,19 +243,19 @@ def captured_names(body: CaptureBlock | Function) -> Iterator[str]:
 
 def note_captured(found: GraphTensors, block: Code) -> None:
     """Add the names that captured code reads and binds, except the local names of a called function."""
-    own = own_names(block) - {"self"} if isinstance(block, (ast.FunctionDef, ast.AsyncFunctionDef)) else ()
+    local = own_names(block) - {"self"} if isinstance(block, (ast.FunctionDef, ast.AsyncFunctionDef)) else ()
     body = [block.body] if isinstance(block, ast.Lambda) else block.body
     for inner in (inner for statement in body for inner in ast.walk(statement)):
         for value in _read_by(inner):
             text = viewed(value)
-            if text is not None and head(text) not in own:
+            if text is not None and head(text) not in local:
                 found.inputs.add(text)
                 if place(value) is None:
                     found.parts.add(text)
         found.spread.update(_spread_by(inner))
         bound = [place(one) or entry(one) for one in targets(inner)] if isinstance(inner, ast.Assign) else []
-        found.outputs.update(text for text in bound if text is not None and head(text) not in own)
-        found.updated.update(text for text in _changed_by(inner) if head(text) not in own)
+        found.outputs.update(text for text in bound if text is not None and head(text) not in local)
+        found.updated.update(text for text in _changed_by(inner) if head(text) not in local)
     found.inputs -= found.outputs
 
 
@@ -322,25 +322,23 @@ def _functions(scope: Function | ast.ClassDef, name: str) -> Iterator[tuple[str,
 
 def _filled(function: Function) -> Iterator[str]:
     """Yield the names of tensors that a function writes into."""
-    for _, inner in own_nodes(function):
-        if isinstance(inner, ast.Call):
-            target = written(inner)
-            text = place(target.value if isinstance(target, ast.Subscript) else target) if target is not None else None
-            if text is not None:
-                yield text
+    for target in filter(None, map(written, own(function, ast.Call))):
+        text = place(target.value if isinstance(target, ast.Subscript) else target)
+        if text is not None:
+            yield text
 
 
 def _note_touches(found: GraphTensors, function: str, node: Function, known: Set[str]) -> None:
     """Add the uses of these tensors in a function, outside captures, in the order of the code."""
     captured = {id(inner) for block in found.blocks for statement in block.body for inner in ast.walk(statement)}
-    own = [inner for _, inner in own_nodes(node)]
-    if any(inner in found.blocks for inner in own):
+    nodes = [inner for _, inner in own_nodes(node)]
+    if any(inner in found.blocks for inner in nodes):
         found.capturing.add(function)
-    if any(map(is_plain_replay, own)):
+    if any(map(is_plain_replay, nodes)):
         found.replaying.add(function)
     # A name that an inner function assigns is the inner function's own variable.
     hidden = {argument.arg for argument in inside(node.args, ast.arg)}
-    lines = [inner for inner in own if id(inner) not in captured and isinstance(inner, (ast.expr, ast.stmt))]
+    lines = [inner for inner in nodes if id(inner) not in captured and isinstance(inner, (ast.expr, ast.stmt))]
     for inner in sorted(lines, key=lambda inner: (inner.lineno, inner.col_offset)):
         if isinstance(inner, (ast.Assign, ast.Call)):
             target = written(inner)
@@ -372,9 +370,9 @@ def _note_preparing(found: GraphTensors, is_class: bool) -> None:
     by_name = {qualified.rpartition(".")[2]: qualified for qualified in found.functions}
     calls = {
         qualified: [
-            (inner.lineno, by_name[name])
-            for _, inner in own_nodes(node)
-            if isinstance(inner, ast.Call) and (name := (dotted(inner.func) or "").removeprefix("self.")) in by_name
+            (call.lineno, by_name[name])
+            for call in own(node, ast.Call)
+            if (name := (dotted(call.func) or "").removeprefix("self.")) in by_name
         ]
         for qualified, node in found.functions.items()
     }

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import TypeGuard
 
-from graphsafe.scan.hazards.graph_syntax import Function, arguments_of, own_nodes
+from graphsafe.scan.hazards.graph_syntax import Function, arguments_of, own, own_nodes
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted, is_none
 
@@ -72,8 +72,7 @@ def lines(tree: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
 
 def _made_anew(method: Function) -> Mapping[Field, tuple[ast.expr | ast.stmt, str]]:
     """Return the fields to which a method assigns only new device tensors, for the objects that the method makes."""
-    nodes = [node for _, node in own_nodes(method)]
-    assigned = [node for node in nodes if isinstance(node, ast.Assign) and len(node.targets) == 1]
+    assigned = [node for node in own(method, ast.Assign) if len(node.targets) == 1]
     kinds = {
         node.targets[0].id: made
         for node in assigned
@@ -114,8 +113,8 @@ class _Kept:
             target.value.attr
             for node in methods
             if CAPTURES.search(node.name)
-            for _, one in own_nodes(node)
-            if isinstance(one, ast.Assign) and isinstance(one.value, ast.Name)
+            for one in own(node, ast.Assign)
+            if isinstance(one.value, ast.Name)
             for target in one.targets
             if isinstance(target, ast.Subscript) and _is_of_self(target.value)
         }
@@ -128,8 +127,8 @@ class _Kept:
             nodes = [node for _, node in own_nodes(method) if isinstance(node, (ast.expr, ast.stmt))]
             bound = [
                 (target.id, self._is_taken(node.value))
-                for node in nodes
-                if isinstance(node, ast.Assign) and not is_none(node.value)
+                for node in own(method, ast.Assign)
+                if not is_none(node.value)
                 for target in node.targets
                 if isinstance(target, ast.Name)
             ]
@@ -162,19 +161,15 @@ class _Kept:
                     for value, parameter in zip(node.args, called.args.args[1:], strict=False)
                     if isinstance(value, ast.Name) and value.id in objects
                 }
-                for _, inner in own_nodes(called) if passed else ():
-                    if isinstance(inner, ast.Assign):
-                        for field in self._replaced(inner, passed.keys(), called):
-                            holder, _, name = field.partition(".")
-                            yield f"{passed[holder]}.{name}"
+                for inner in own(called, ast.Assign) if passed else ():
+                    for field in self._replaced(inner, passed.keys(), called):
+                        holder, _, name = field.partition(".")
+                        yield f"{passed[holder]}.{name}"
 
     def _is_new(self, value: ast.expr, method: Function) -> bool:
         """Return whether a value is in new memory on the device: a new tensor, or a new object that holds one."""
         if isinstance(value, ast.Name):
-            nodes = [node for _, node in own_nodes(method)]
-            made = [
-                one.value for one in nodes if isinstance(one, ast.Assign) and value.id in map(ast.unparse, one.targets)
-            ]
+            made = [one.value for one in own(method, ast.Assign) if value.id in map(ast.unparse, one.targets)]
             constructors = [one for one in made if isinstance(one, ast.Call) and _constructed(one) is not None]
             given = [one for call in constructors for one in arguments_of(call)]
             return len(made) == 1 and any(_is_new_on_device(one) for one in given)

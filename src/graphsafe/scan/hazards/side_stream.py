@@ -17,8 +17,8 @@ from graphsafe.scan.hazards.graph_syntax import (
     called_name,
     captures_in,
     is_plain_replay,
+    own,
     own_names,
-    own_nodes,
     place,
     written,
 )
@@ -51,7 +51,7 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
         return
     if stream.detail == "default":
         frame.emit("StreamOp", "foreign-stream", expression)
-    elif any(isinstance(inner, ast.Yield) for inner in ast.walk(node)):
+    elif inside(node, ast.Yield):
         # The function is a context manager, and the code that uses it in a `with` statement may join the stream.
         return
     elif stream.detail == "side" and frame.node is not None:
@@ -269,8 +269,8 @@ class _Side:
     def is_forked(self) -> bool:
         """Return whether the side stream waits for the step's stream before its first work, or whether a called
         function may make it wait."""
-        own = any(self._calls(WAITS, self.stream))
-        return own or self._handed_over(self._before) or any(name in WAITS for _, name, _ in _methods(self._inside))
+        waits = any(self._calls(WAITS, self.stream))
+        return waits or self._handed_over(self._before) or any(name in WAITS for _, name, _ in _methods(self._inside))
 
     def waits_for_itself(self) -> Iterator[ast.Call]:
         """Yield the waits in the block for the current stream, which is the side stream itself there. They do nothing.
@@ -291,12 +291,11 @@ class _Side:
         if any(name in WAITS for _, name, _ in _methods(self._inside)) or not all(call.args for call, _ in order):
             return
         points = [self._recorded_at(call) if name == "wait_event" else call.lineno for call, name in order]
-        read = {one.id for one in ast.walk(self._block) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
-        for node in own_nodes(self._function) if points else ():
-            made = node[1]
-            if isinstance(made, ast.Assign) and max(points) < made.lineno < self._block.lineno:
+        read = {one.id for one in inside(self._block, ast.Name) if isinstance(one.ctx, ast.Load)}
+        for made in own(self._function, ast.Assign) if points else ():
+            if isinstance(made.value, ast.Call) and max(points) < made.lineno < self._block.lineno:
                 for target in made.targets:
-                    if isinstance(target, ast.Name) and target.id in read and isinstance(made.value, ast.Call):
+                    if isinstance(target, ast.Name) and target.id in read:
                         yield made, made.value, target.id
 
     def _recorded_at(self, wait: ast.Call) -> int:
@@ -339,8 +338,8 @@ class _Side:
         attribute = _ATTRIBUTE.fullmatch(event)
         if not event.isidentifier() and (attribute is None or attribute[2]):
             return False
-        own = slice(self._function.lineno - 1, self._function.end_lineno)
-        name, lines = (attribute[1], self._lines) if attribute is not None else (event, self._lines[own])
+        within = slice(self._function.lineno - 1, self._function.end_lineno)
+        name, lines = (attribute[1], self._lines) if attribute is not None else (event, self._lines[within])
         expected = re.compile(rf"\s*(?:self\.)?{name}(?:\.record\(| = [\w.]*Event\()")
         uses = [line for line in lines if re.search(rf"\b{name}\b", line)]
         return any("Event(" in line for line in uses) and all(map(expected.match, uses))

@@ -18,12 +18,14 @@ from graphsafe.scan.hazards.graph_syntax import (
     Line,
     ancestors,
     called_name,
+    calls_in,
     following,
     head,
     is_host,
     is_plain_replay,
     loop_around,
     makes_tensor,
+    own,
     own_nodes,
     parents_in,
     place,
@@ -163,8 +165,8 @@ def _returns_computed(maker: Function, call: ast.Call, given: ast.AST) -> bool:
     parameter = next((one.arg for value, one in matched(call, maker) if value is given), None)
     if parameter is None:
         return False
-    bound = {place(node.targets[0]): node.value for _, node in own_nodes(maker) if isinstance(node, ast.Assign)}
-    results = [node.value for _, node in own_nodes(maker) if isinstance(node, ast.Return)]
+    bound = {place(node.targets[0]): node.value for node in own(maker, ast.Assign)}
+    results = [node.value for node in own(maker, ast.Return)]
     computed = {name for name, value in bound.items() if name is not None and _computes_from(value, parameter, {})}
     return bool(results) and all(
         value is not None and any(_computes_from(value, name, {}) for name in (parameter, *sorted(computed)))
@@ -178,11 +180,12 @@ def _copied_once(table: GraphTensors) -> Iterator[Line]:
     methods = {name.rpartition(".")[2] for name in table.functions}
     for function in sorted(table.replaying):
         parents = parents_in(table.functions[function])
-        loaded = [node for node in parents if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
-        copies = [node for node in parents if isinstance(node, ast.Call) and called_name(node) == "copy_" and node.args]
+        loaded = [name for name in own(table.functions[function], ast.Name) if isinstance(name.ctx, ast.Load)]
+        calls = own(table.functions[function], ast.Call)
+        copies = [call for call in calls if called_name(call) == "copy_" and call.args]
         for loop in [node for node in parents if isinstance(node, LOOPS)]:
             within = [*ast.walk(loop)]
-            calls = [node for node in within if isinstance(node, ast.Call)]
+            calls = calls_in([loop])
             if not any(map(is_plain_replay, calls)) or any(called_name(call) in methods for call in calls):
                 continue
             used = {place(node) for node in within if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))}
@@ -194,8 +197,8 @@ def _copied_once(table: GraphTensors) -> Iterator[Line]:
             for step in [node for node in within if isinstance(node, (ast.Assign, ast.AugAssign))]:
                 name = next((one.id for one in targets(step) if isinstance(one, ast.Name)), None)
                 read = {one for one in loaded if one.id == name and one.lineno >= loop.lineno}
-                own = {one for one in ast.walk(step.value) if isinstance(one, ast.Name) and one.id == name}
-                if name in given and read == own and (own or isinstance(step, ast.AugAssign)):
+                used_here = {one for one in inside(step.value, ast.Name) if one.id == name}
+                if name in given and read == used_here and (used_here or isinstance(step, ast.AugAssign)):
                     yield Line(function, "copied-once", step, given[name])
 
 
@@ -295,16 +298,16 @@ def _read_before_replay(table: GraphTensors) -> Iterator[Line]:
         parents = parents_in(table.functions[function])
         replays = function in table.replaying
         for block in [block for block in table.blocks if block in parents]:
-            own = replays and _takes_arguments(table, table.functions[function], block)
+            is_first = replays and _takes_arguments(table, table.functions[function], block)
             outputs = set(table.outputs)
             for statement in _all_following(block, parents):
                 inner = [*ast.walk(statement)]
                 may_replay = _may_replay(inner, table, block, ends)
                 if any(map(is_plain_replay, inner)) or (may_replay and not replays):
                     break
-                own = own and not may_replay
+                is_first = is_first and not may_replay
                 read = (_used if replays else _evaluated)(statement, outputs)
-                if read is None and own and isinstance(statement, ast.Return):
+                if read is None and is_first and isinstance(statement, ast.Return):
                     parts = elements(statement.value) if statement.value is not None else ()
                     read = next((part for part in parts if viewed(part) in outputs), None)
                 if read is not None:

@@ -12,7 +12,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     arguments_of,
     is_capture,
     is_plain_replay,
-    own_nodes,
+    own,
     place,
     with_statements,
 )
@@ -67,20 +67,18 @@ def _never_replayed(function: Function) -> Iterator[ast.expr]:
 
 def _discarded(function: Function) -> Iterator[ast.Call]:
     """Yield the calls that make a graphed callable and ignore the result."""
-    for _, node in own_nodes(function):
-        value = node.value if isinstance(node, ast.Expr) else None
-        for call in elements(value) if value is not None else ():
-            if isinstance(call, ast.Call) and makes_graphs(call):
-                yield call
+    for call in (part for node in own(function, ast.Expr) for part in elements(node.value)):
+        if isinstance(call, ast.Call) and makes_graphs(call):
+            yield call
 
 
 def _replayed_on_old_inputs(table: GraphTensors, function: Function) -> ast.Call | None:
     """Return the replay in a test that compares outputs but never writes new values into the capture's inputs. Return
     None for any other function."""
-    own = [node for _, node in own_nodes(function)]
-    end = max((block.end_lineno or block.lineno for block in table.blocks if block in own), default=None)
-    calls = [node for node in own if isinstance(node, ast.Call)]
-    replay = next((call for call in calls if is_plain_replay(call)), None)
+    blocks = (*own(function, ast.With), *own(function, ast.AsyncWith))
+    end = max((block.end_lineno or block.lineno for block in blocks if block in table.blocks), default=None)
+    calls = own(function, ast.Call)
+    replay = next(filter(is_plain_replay, calls), None)
     if end is None or replay is None or not any(_is_made_here(table, name) for name in table.inputs):
         return None
     later = [call for call in calls if call.lineno > end and not COMPARES.search(dotted(call.func) or "")]

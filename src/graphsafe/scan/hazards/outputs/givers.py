@@ -13,6 +13,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     called_name,
     is_capture,
     is_plain_replay,
+    own,
     own_nodes,
     place,
     viewed,
@@ -53,8 +54,8 @@ def replaying(found: Tables) -> dict[str, Given]:
     others = {
         name: given
         for name, node, _ in (found.functions if outputs else ())
-        for _, inner in own_nodes(node)
-        if is_plain_replay(inner) and (given := _returned(node, outputs_of_other(inner, outputs))) is not None
+        for replay in filter(is_plain_replay, own(node, ast.Call))
+        if (given := _returned(node, outputs_of_other(replay, outputs))) is not None
     }
     return others | {
         name: given
@@ -85,10 +86,7 @@ def outputs_of_other(replay: ast.Call, outputs: Mapping[str, Sequence[Set[str]]]
 
 def _returned(function: Function, outputs: Set[str]) -> Given | None:
     """Return the outputs that a function returns without a copy, or None if it returns none."""
-    for _, inner in own_nodes(function):
-        value = inner.value if isinstance(inner, ast.Return) else None
-        if value is None:
-            continue
+    for value in [inner.value for inner in own(function, ast.Return) if inner.value is not None]:
         if viewed(value) in outputs:
             return Given(value)
         if isinstance(value, ast.Tuple):
@@ -109,7 +107,7 @@ def passed_on(function: Function, giving: Mapping[str, Given], names: Mapping[st
                 return Given(call, giving[source].parts)
             held |= giving[source].names(inner.targets[0])
     # A name that is assigned more than once may stand for another value when the function returns.
-    stored = [inner.id for _, inner in own_nodes(function) if isinstance(inner, ast.Name) and is_stored(inner)]
+    stored = [name.id for name in own(function, ast.Name) if is_stored(name)]
     return _returned(function, {name for name in held if stored.count(name) == 1})
 
 
@@ -148,7 +146,7 @@ def source_of(call: ast.Call, names: Mapping[str, str]) -> str | None:
 
 
 def _returns_self(function: Function) -> bool:
-    values = [inner.value for _, inner in own_nodes(function) if isinstance(inner, ast.Return)]
+    values = [inner.value for inner in own(function, ast.Return)]
     return bool(values) and all(isinstance(value, ast.Name) and value.id == "self" for value in values)
 
 
@@ -195,9 +193,9 @@ def graphed_callables(found: Tables) -> Iterator[tuple[str, ast.Call]]:
         if not isinstance(node.value, ast.Call) or len(node.targets) != 1:
             continue
         for name in (end_of(place(one) or "") for one in elements(node.targets[0]) if makes_graphs(node.value)):
-            own = any(end_of(function) == name for function, _, _ in found.functions)
+            is_function = found.functions_called(name) > 0
             # After `step = torch.compile(step, …)`, the function's name refers to the compiled function.
-            if name and (not own or [place(one) for one in node.value.args[:1]] == [name]):
+            if name and (not is_function or [place(one) for one in node.value.args[:1]] == [name]):
                 compiled = dotted(node.value.func) == "torch.compile"
                 yield f"{COMPILED if compiled else _GRAPHED}{name}", node.value
 
