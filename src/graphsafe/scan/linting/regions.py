@@ -78,8 +78,10 @@ class Regions:
         ]
         for ref in hot:
             facts = project.function_facts(ref)
-            if facts is not None and facts.captures:
-                self._blocks[ref] = list(self._captured_lines(ref))
+            node = project.function_node(ref) if facts is not None and facts.captures else None
+            if node is not None:
+                blocks = captures_in(node)
+                self._blocks[ref] = [(one.body[0].lineno, one.end_lineno or one.lineno) for one in blocks]
         by_block = {ref: [edge.callee for edge in calls.calls_in(ref, lines)] for ref, lines in self._blocks.items()}
         called = [callee for callees in by_block.values() for callee in callees]
         # If the code does not show which module a block calls, the block may call any module that the file defines or
@@ -107,7 +109,9 @@ class Regions:
         beside = {
             ref
             for ref in hot
-            if record.roots.get(ref) == LOOP or _prefills(ref.partition("::")[2]) or self._is_never_compiled(ref)
+            if record.roots.get(ref) == LOOP
+            or _prefills(ref.partition("::")[2])
+            or any(map(_NOT_COMPILED.search, project.decorators(ref)))
         }
         self._captured = calls.reached([*begun, *called], without=replaying | (beside - self._held))
         self._begun = frozenset(begun)
@@ -160,7 +164,7 @@ class Regions:
         The result is False if the function replays before `line`, or if a loop around the change begins after the
         capture.
         """
-        if line is not None and self._replays_before(ref, line):
+        if any(is_plain_replay(inner) and inner.lineno < (line or 0) for _, inner in self._nodes(ref)):
             return False
         waiting, seen = [(ref, line or 0)], {ref}
         while waiting:
@@ -175,10 +179,6 @@ class Regions:
                 waiting += [(caller, called) for caller, called in callers if caller not in seen]
                 seen |= {caller for caller, _ in callers}
         return True
-
-    def _replays_before(self, ref: str, line: int) -> bool:
-        calls = (inner for _, inner in self._nodes(ref) if isinstance(inner, ast.Call))
-        return any(is_plain_replay(call) and call.lineno < line for call in calls)
 
     def _loops_after(self, ref: str, line: int, captured: int) -> bool:
         """Return whether a loop around a line begins after the last capture of the function."""
@@ -283,15 +283,6 @@ class Regions:
     def _may_pause(self, path: str) -> bool:
         data = self._project.files.data(path) or b""
         return any(call in data for call in _PAUSES)
-
-    def _is_never_compiled(self, ref: str) -> bool:
-        facts = self._project.function_facts(ref)
-        return facts is not None and any(map(_NOT_COMPILED.search, facts.decorators))
-
-    def _captured_lines(self, ref: str) -> Iterator[Lines]:
-        node = self._project.function_node(ref)
-        for block in captures_in(node) if node is not None else ():
-            yield block.body[0].lineno, block.end_lineno or block.lineno
 
 
 def _prefills(name: str) -> bool:

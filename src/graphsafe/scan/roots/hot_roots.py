@@ -15,7 +15,7 @@ from graphsafe.report.model import Region
 from graphsafe.scan.domain.record import AROUND_GRAPHS, COMPILED, ENTRY_POINT
 from graphsafe.scan.domain.values import Instance, Value
 from graphsafe.scan.execution.frame import Engine
-from graphsafe.scan.sources.node_memo import memoize_method
+from graphsafe.scan.sources.node_memo import inside, memoize_method
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts
 
 if TYPE_CHECKING:
@@ -41,16 +41,7 @@ MOVING_MODULE = re.compile(r"gpu|cuda|offload|transfer|connector")
 name of other hardware."""
 PREPARING_MODULE = re.compile(r"(^|\.)(processors\.|((image|video)_)?processing_|feature_extraction_|tokenization_)")
 "Matches modules that prepare a step's inputs before the step runs."
-COLD_BEGINNINGS = (
-    "load_",
-    "test_",
-    "profile_",
-    "_profile",
-    "warmup",
-    "warm_up",
-    "_warmup",
-    "_warm_up",
-)
+COLD_BEGINNINGS = ("load_", "test_", "profile_", "_profile", "warmup", "warm_up", "_warmup", "_warm_up")
 TESTS_AND_DATA = r"(unit_?)?tests?|testing|(\w+_)?datasets?|data_?loaders?|(data_?)?preprocess(ing|ors?)?"
 "Matches names of modules and packages that test, or that prepare a step's data."
 EXPORTS = r"export(s|ers?)?"
@@ -227,7 +218,8 @@ def _entered_because(
         is_own = name == pattern or fnmatchcase(qualified, pattern)
         if not is_own and not any(fnmatchcase(one, pattern) for one in inherited):
             continue
-        if not parameter or parameter in _parameters(engine, ref):
+        node = engine.project.function_node(ref) if parameter else None
+        if not parameter or (node is not None and any(one.arg == parameter for one in inside(node.args, ast.arg))):
             return ENTRY_POINT if entry_points[entry] == "captured" else AROUND_GRAPHS if is_own else BY_LIBRARY
     return None
 
@@ -243,9 +235,3 @@ def _methods(entry_points: frozenset[str]) -> Mapping[str, Seq[tuple[str, str, s
         if owner:
             found.setdefault(name, []).append((pattern, parameter, entry))
     return found
-
-
-def _parameters(engine: Engine, ref: str) -> frozenset[str]:
-    node = engine.project.function_node(ref)
-    found = ast.walk(node.args) if node is not None else ()
-    return frozenset(inner.arg for inner in found if isinstance(inner, ast.arg))

@@ -22,7 +22,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     is_capture,
     is_plain_replay,
     is_short,
-    own_nodes,
+    own,
     stored_names,
 )
 from graphsafe.scan.roots.graphed_names import GRAPHED
@@ -230,13 +230,12 @@ def _is_epochs(loop: ast.stmt, others: Set[ast.stmt]) -> bool:
 def _passes_on(script: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Return whether a function makes values itself and passes them to a call. A call that only passes on the caller's
     parameters does not show which values these are."""
-    inner = [node for _, node in own_nodes(script)]
-    made = stored_names(inner)
-    for call in [node for node in inner if isinstance(node, ast.Call)]:
-        given = arguments_of(call)
-        if any(isinstance(one, ast.Call) or (isinstance(one, ast.Name) and one.id in made) for one in given):
-            return True
-    return False
+    made = stored_names(own(script, ast.Name))
+    return any(
+        isinstance(one, ast.Call) or (isinstance(one, ast.Name) and one.id in made)
+        for call in own(script, ast.Call)
+        for one in arguments_of(call)
+    )
 
 
 def _own_call(ref: str) -> str:
@@ -249,9 +248,10 @@ def _own_call(ref: str) -> str:
 
 def _called_around(body: Body, loops: Loops) -> set[str]:
     """Return the names of the functions that are called outside of these loops but not inside them."""
-    found = {dotted(node.func) or "" for node in ast.walk(body) if isinstance(node, ast.Call)}
-    inside = [node for node in ast.walk(body) if isinstance(node, ast.stmt) and node.lineno in loops]
-    return found - {dotted(n.func) or "" for loop in inside for n in ast.walk(loop) if isinstance(n, ast.Call)}
+    within = [node for node in ast.walk(body) if isinstance(node, ast.stmt) and node.lineno in loops]
+    return {dotted(call.func) or "" for call in inside(body, ast.Call)} - {
+        dotted(call.func) or "" for call in calls_in(within)
+    }
 
 
 class _File:

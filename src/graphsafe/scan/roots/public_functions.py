@@ -50,9 +50,7 @@ def works_on_tensors(engine: Engine, file: FileIndex, facts: FunctionFacts) -> b
     Return None if the operands may also be numbers. The function's result then decides.
     """
     node = engine.project.function_node(f"{file.path}::{facts.name}")
-    if node is None or _asks_clock(node) or _asks_for_arrays(node) or _makes_parameters(node):
-        # A function that times steps waits for the steps, and is not a step itself. A function that makes weights is
-        # not a step either.
+    if node is None or _is_no_step(node):
         return False
     if takes_tensors_at_last(engine, facts, file.path, False) or _computes_with_gathered(engine, file, facts, node):
         return True
@@ -95,19 +93,11 @@ def _computes_with_gathered(engine: Engine, file: FileIndex, facts: FunctionFact
 
 
 @memoize_on_node
-def _asks_clock(function: ast.AST) -> bool:
-    calls = (dotted(call.func) or "" for call in inside(function, ast.Call))
-    return any(called.endswith(_CLOCKS) for called in calls)
-
-
-@memoize_on_node
-def _makes_parameters(function: ast.AST) -> bool:
-    return any((dotted(call.func) or "").endswith("nn.Parameter") for call in inside(function, ast.Call))
-
-
-@memoize_on_node
-def _asks_for_arrays(function: ast.AST) -> bool:
-    """Return whether a function tests for arrays of numpy (`isinstance(x, np.ndarray)`) and does not name torch."""
+def _is_no_step(function: ast.AST) -> bool:
+    """Return whether a function times steps, makes weights, or tests for arrays of numpy (`isinstance(x, np.ndarray)`)
+    and does not name torch. A function that times steps waits for the steps."""
+    if any((dotted(call.func) or "").endswith((*_CLOCKS, "nn.Parameter")) for call in inside(function, ast.Call)):
+        return True
     calls = [call for call in inside(function, ast.Call) if dotted(call.func) == "isinstance" and len(call.args) == 2]
     asks = any("ndarray" in ast.unparse(call.args[1]) for call in calls)
     return asks and re.search(r"\b(torch|Tensor)\b", ast.unparse(function)) is None

@@ -10,8 +10,8 @@ from typing import Literal
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.values import UNKNOWN, Instance, Unknown, Value, options
 from graphsafe.scan.execution.frame import Engine
-from graphsafe.scan.hazards.graph_syntax import called_name, is_replay, is_short, own_nodes, parents_in
-from graphsafe.scan.roots.graphed_names import graphed_names
+from graphsafe.scan.hazards.graph_syntax import called_name, is_replay, is_short, parents_in
+from graphsafe.scan.roots.graphed_names import graphed_names, returns_replay
 from graphsafe.scan.roots.kinds_of_loops import EVALUATES, Body, loop_of
 from graphsafe.scan.roots.step_names import ENGINE_STEPS, MODEL_CALL, RUNNER_CALL, StepNames, may_take_step
 from graphsafe.scan.roots.tensor_arguments import undeclared
@@ -196,7 +196,7 @@ class FileTakers:
         made = self._makers(around).get(name) if name not in self._file.functions else None
         ref = ref_of(self._binding(made[0]), "function") if made else None
         maker = self._engine.project.function_node(ref) if ref is not None else None
-        return maker is not None and _returns_replay(maker)
+        return maker is not None and returns_replay(maker)
 
     @memoize_method
     def _makers(self, around: str) -> Mapping[str, Sequence[ast.expr]]:
@@ -333,19 +333,6 @@ class FileTakers:
         head, *rest = (dotted(node) or "").split(".")
         binding = self._engine.project.resolve(self._file, head) if head else None
         return self._engine.project.member(binding, rest) if binding is not None and rest else binding
-
-
-def _returns_replay(maker: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return whether a function returns an inner function that replays a graph."""
-    returned = {
-        node.value.id
-        for _, node in own_nodes(maker)
-        if isinstance(node, ast.Return) and isinstance(node.value, ast.Name)
-    }
-    return any(
-        isinstance(inner, ast.FunctionDef) and inner.name in returned and any(map(is_replay, ast.walk(inner)))
-        for inner in ast.walk(maker)
-    )
 
 
 def _methods(engine: Engine, classes: Iterable[str], name: str) -> list[str]:
