@@ -65,7 +65,10 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
     cold = _never_warmed(frame, node)
     frame.hot = True
     if not _has_stream(expression):
-        frame.emit("StreamOp", "no-stream", expression, "possible" if _has_one_device(frame) else "likely")
+        # If the file uses only the current device, the default capture stream is on this device too.
+        search = frame.project.files.search
+        has_one_device = search(frame.path, CURRENT_DEVICE) and not search(frame.path, ANOTHER_DEVICE)
+        frame.emit("StreamOp", "no-stream", expression, "possible" if has_one_device else "likely")
     if swallowed:
         frame.emit("StreamOp", "swallowed", expression)
     if casts:
@@ -81,12 +84,6 @@ def _has_stream(call: ast.Call) -> bool:
     if len(call.args) >= 3 or is_begin(call):
         return True
     return any(keyword.arg in ("stream", None) for keyword in call.keywords)
-
-
-def _has_one_device(frame: Frame) -> bool:
-    """Return whether the file uses only the current device. The default capture stream is then on this device too."""
-    search = frame.project.files.search
-    return bool(search(frame.path, CURRENT_DEVICE)) and not search(frame.path, ANOTHER_DEVICE)
 
 
 # exceptions that leave the capture

@@ -31,7 +31,6 @@ from graphsafe.scan.hazards.owners import class_of, meant_in, of_one_object
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.index import dotted, elements
 
-_OPTIMIZERS = ("opt", "optim")
 _CASTS = {"half": "float16", "bfloat16": "bfloat16", "double": "float64", "float": "float32"}
 "Name of a module's method -> the data type to which the method converts the parameters."
 Owned = tuple[str, str]
@@ -247,14 +246,10 @@ def _dropped_gradients(found: Tables, table: GraphTensors) -> Iterator[Line]:
     for name, function in beside.items():
         calls = calls_in(function.body)
         for call in calls if any(map(_is_optimizer_step, calls)) else ():
-            kept = [word for word in call.keywords if word.arg == "set_to_none"] or call.args
-            if called_name(call) == "zero_grad" and not any(_is_false(word) for word in kept):
+            given = [word.value for word in call.keywords if word.arg == "set_to_none"] or call.args
+            drops = all(isinstance(one, ast.Constant) and one.value is True for one in given)
+            if called_name(call) == "zero_grad" and drops:
                 yield Line(name, "grads-dropped", call, ast.unparse(call))
-
-
-def _is_false(given: ast.keyword | ast.expr) -> bool:
-    value = given.value if isinstance(given, ast.keyword) else given
-    return not (isinstance(value, ast.Constant) and value.value is True)
 
 
 # learning rates
@@ -276,7 +271,7 @@ def _steps_optimizer(found: Tables, name: str, function: Function) -> bool:
 
 def _is_optimizer_step(call: ast.Call) -> bool:
     holder, _, name = (dotted(call.func) or "").rpartition(".")
-    return name == "step" and holder.rpartition(".")[2].startswith(_OPTIMIZERS)
+    return name == "step" and holder.rpartition(".")[2].startswith("opt")
 
 
 def _other_rates(found: Tables, capturing: set[str]) -> Iterator[Line]:

@@ -304,6 +304,12 @@ def written(node: ast.AST | None) -> ast.expr | None:
     return function.value if isinstance(function, ast.Attribute) and function.attr in WHOLE else None
 
 
+def constructed(value: ast.expr) -> str | None:
+    """Return the class of the object that an expression makes. A name with a capital letter counts as a class."""
+    name = (dotted(value.func) or "").rpartition(".")[2] if isinstance(value, ast.Call) else ""
+    return name if name[:1].isupper() else None
+
+
 _SHAPED = frozenset("repeat view reshape expand unsqueeze flatten to cuda clone contiguous float long int".split())
 
 

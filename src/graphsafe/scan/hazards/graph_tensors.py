@@ -17,6 +17,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     arguments_of,
     calls_in,
     captures,
+    constructed,
     entry,
     functions_in,
     head,
@@ -252,7 +253,10 @@ def note_captured(found: GraphTensors, block: Code) -> None:
                 found.inputs.add(text)
                 if place(value) is None:
                     found.parts.add(text)
-        found.spread.update(_spread_by(inner))
+        if isinstance(inner, ast.Call):  # `model(*self.inputs)`, `model(**self.inputs)`
+            spread = [value.value for value in inner.args if isinstance(value, ast.Starred)]
+            spread += [word.value for word in inner.keywords if word.arg is None]
+            found.spread.update(filter(None, map(place, spread)))
         bound = [place(one) or entry(one) for one in targets(inner)] if isinstance(inner, ast.Assign) else []
         found.outputs.update(text for text in bound if text is not None and head(text) not in local)
         found.updated.update(text for text in _changed_by(inner) if head(text) not in local)
@@ -267,13 +271,6 @@ def _read_by(node: ast.AST) -> list[ast.expr]:
     if isinstance(node, ast.BinOp):
         return [node.left, node.right]
     return [node.value] if isinstance(node, ast.Assign) else []
-
-
-def _spread_by(node: ast.AST) -> Iterator[str]:
-    """Yield the containers that a call unpacks: `model(*self.inputs)`, `model(**self.inputs)`."""
-    if isinstance(node, ast.Call):
-        given = [value.value for value in node.args if isinstance(value, ast.Starred)]
-        yield from filter(None, map(place, (*given, *(word.value for word in node.keywords if word.arg is None))))
 
 
 def _changed_by(node: ast.AST) -> Iterator[str]:
@@ -349,16 +346,12 @@ def _note_touches(found: GraphTensors, function: str, node: Function, known: Set
                 found.filled.setdefault(text or "", []).append((function, inner.lineno))
         if isinstance(inner, ast.Assign):
             bound, values = [*filter(None, map(place, targets(inner)))], {place(to): one for to, one in bindings(inner)}
-            if _makes_object(inner.value):
+            if constructed(inner.value) is not None:
                 # Replacing an object also replaces its tensors: `self.state = State(h)`.
                 bound += [name for name in known if name.startswith(tuple(f"{text}." for text in bound))]
             for text in bound:
                 if text in known and not is_view_of(values.get(text, inner.value), text):
                     found.bound.setdefault(text, []).append((function, inner))
-
-
-def _makes_object(value: ast.expr) -> bool:
-    return isinstance(value, ast.Call) and (dotted(value.func) or "").rpartition(".")[2][:1].isupper()
 
 
 def _note_preparing(found: GraphTensors, is_class: bool) -> None:

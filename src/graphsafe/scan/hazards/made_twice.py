@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import TypeGuard
 
-from graphsafe.scan.hazards.graph_syntax import Function, arguments_of, own, own_nodes
+from graphsafe.scan.hazards.graph_syntax import Function, arguments_of, constructed, own, own_nodes
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted, is_none
 
@@ -76,7 +76,7 @@ def _made_anew(method: Function) -> Mapping[Field, tuple[ast.expr | ast.stmt, st
     kinds = {
         node.targets[0].id: made
         for node in assigned
-        if isinstance(node.targets[0], ast.Name) and (made := _constructed(node.value)) is not None
+        if isinstance(node.targets[0], ast.Name) and (made := constructed(node.value)) is not None
     }
     found: dict[Field, tuple[ast.expr | ast.stmt, str]] = {}
     others: set[Field] = set()
@@ -170,7 +170,7 @@ class _Kept:
         """Return whether a value is in new memory on the device: a new tensor, or a new object that holds one."""
         if isinstance(value, ast.Name):
             made = [one.value for one in own(method, ast.Assign) if value.id in map(ast.unparse, one.targets)]
-            constructors = [one for one in made if isinstance(one, ast.Call) and _constructed(one) is not None]
+            constructors = [one for one in made if isinstance(one, ast.Call) and constructed(one) is not None]
             given = [one for call in constructors for one in arguments_of(call)]
             return len(made) == 1 and any(_is_new_on_device(one) for one in given)
         if isinstance(value, ast.Subscript):
@@ -215,12 +215,6 @@ class _Kept:
 
 def _is_of_self(node: ast.expr) -> TypeGuard[ast.Attribute]:
     return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
-
-
-def _constructed(value: ast.expr) -> str | None:
-    """Return the class of the object that an expression makes. A name with a capital letter counts as a class."""
-    name = (dotted(value.func) or "").rpartition(".")[2] if isinstance(value, ast.Call) else ""
-    return name if name[:1].isupper() else None
 
 
 def _is_new_on_device(value: ast.expr) -> bool:

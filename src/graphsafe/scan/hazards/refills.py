@@ -88,7 +88,7 @@ def _waits(tree: ast.Module, function: str) -> bool:
 
 @memoize_on_node
 def _functions(tree: ast.Module) -> Mapping[str, Function]:
-    return {name: node for name, node, _ in tables(tree).functions}
+    return tables(tree).by_name
 
 
 def _around_calls(function: Function, name: str) -> Iterator[ast.AST]:

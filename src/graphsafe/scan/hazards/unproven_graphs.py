@@ -32,8 +32,9 @@ def lines(found: Tables) -> Iterator[tuple[str, str, ast.expr]]:
     for name, function, _ in found.functions:
         for item in _never_replayed(function):
             yield name, "never-replayed", item
-        for call in _discarded(function):
-            yield name, "discarded", call
+        for call in (part for node in own(function, ast.Expr) for part in elements(node.value)):
+            if isinstance(call, ast.Call) and makes_graphs(call):
+                yield name, "discarded", call
     for table in found.all:
         for name in sorted(table.capturing & table.replaying):
             if TEST.search(name):
@@ -63,13 +64,6 @@ def _never_replayed(function: Function) -> Iterator[ast.expr]:
             named = [node for node in inside(function, ast.Name) if node.id == graph.id]
             if sum(isinstance(node.ctx, ast.Load) for node in named) == 1:
                 yield call
-
-
-def _discarded(function: Function) -> Iterator[ast.Call]:
-    """Yield the calls that make a graphed callable and ignore the result."""
-    for call in (part for node in own(function, ast.Expr) for part in elements(node.value)):
-        if isinstance(call, ast.Call) and makes_graphs(call):
-            yield call
 
 
 def _replayed_on_old_inputs(table: GraphTensors, function: Function) -> ast.Call | None:

@@ -21,8 +21,6 @@ WHOLE = frozenset(("ALWAYS", "FULL", "True"))
 """Values that declare support for every batch. Other values declare support only for decoding, and decoding does not
 run every line.
 """
-_NAMES_BOTH = frozenset(("get_builder_cls", "get_impl_cls"))
-STEPS = ("forward", "__call__", "apply")
 
 
 def events(
@@ -61,7 +59,10 @@ def _promise(node: ast.stmt | None) -> str | None:
 
 
 def _step(project: Project, ref: str) -> str | None:
-    return next((method for name in STEPS if (method := project.find_method(ref, name)) is not None), None)
+    return next(
+        (method for name in ("forward", "__call__", "apply") if (method := project.find_method(ref, name)) is not None),
+        None,
+    )
 
 
 def _on_hot_path(project: Project, ref: str, calls: CallGraph, hazards: Mapping[str, Sequence[str]]) -> set[str]:
@@ -98,7 +99,7 @@ def _implementations(project: Project, paths: Iterable[str]) -> dict[str, str]:
     for path in paths:
         file = project.files.index(path)
         for cls in file.classes.values() if file is not None else ():
-            if cls.methods.keys() >= _NAMES_BOTH:
+            if cls.methods.keys() >= {"get_builder_cls", "get_impl_cls"}:
                 assert file is not None
                 builder = _named_class(project, file, cls, "get_builder_cls")
                 implementation = _named_class(project, file, cls, "get_impl_cls")

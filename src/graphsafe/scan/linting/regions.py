@@ -96,6 +96,7 @@ class Regions:
         names = (ref.rpartition("::")[2].removesuffix(".__init__") for ref in self._blocks)
         self._capturing = {name.rpartition(".")[2] for name in names}
         self._calls = calls
+        self._chains = calls.chains()
         unready = {
             place.ref
             for place, event in record.events.items()
@@ -123,16 +124,12 @@ class Regions:
     def chain_to(self, ref: str, line: int) -> Sequence[Edge]:
         """Return the shortest chain of calls from a root to a line of a function. For a line in a graph, the root is in
         the same graph. The chain is empty if the function itself is the root."""
-        chain = self._from_roots.get(ref, ())
+        chain = self._chains.get(ref, ())
         caller, at = (chain[0].caller, chain[0].line) if chain else (ref, line)
         if self.of(ref, line) != "captured" or caller in self._begun or self._in_block(caller, at):
             return chain
         # The nearest root is host code around the graphs. It does not show why a graph contains the line.
         return self._from_captures.get(ref, chain)
-
-    @cached_property
-    def _from_roots(self) -> Mapping[str, Sequence[Edge]]:
-        return self._calls.chains()
 
     @cached_property
     def _from_captures(self) -> Mapping[str, Sequence[Edge]]:

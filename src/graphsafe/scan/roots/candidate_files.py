@@ -25,7 +25,6 @@ from graphsafe.scan.symbols.project_files import Files
 
 TARGETS = ""
 "Stands for the configured targets in a list of paths."
-MODULE = b"forward"
 # A search that begins with fixed characters, and looks back from there to the start of the word, is three times as
 # fast.
 DERIVED = re.compile(rb"class(?<!\wclass)[\s\\]+[^\s:(\[\\]+[\s\\]*[(\[]")
@@ -126,7 +125,7 @@ class RootPatterns:
         """Return whether a file may contain a root. Searching for each word is three times as fast as using a
         pattern."""
         return (
-            (MODULE in data and DERIVED.search(data) is not None)
+            (b"forward" in data and DERIVED.search(data) is not None)
             or any(word in data for word in self.words)
             or (any(name in data for name in self.named) and self.defined.search(data) is not None)
             or may_be_assumed(data)
@@ -169,7 +168,8 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
             for path in packages[package]
             if not _is_outside(path, package) and b"torch" in (files.data(path) or b"")
         )
-    scripts = [*_scripts(files)]
+    top = os.path.commonpath(files.names) if files.names else ""
+    scripts = [path for path in files.names if _is_script(os.path.relpath(path, top), files.data(path) or b"")]
     applied = frozenset(_applied(packages, files, public, scripts))
     names = step_names(_taking_steps(packages, files))
     loopers = [f"{name}(".encode() for name in sorted(all_loopers(files))]
@@ -267,11 +267,6 @@ def _is_beside(path: str, package: str) -> bool:
     """Return whether a file of a package contains tests or evaluations, or prepares data."""
     parts = Path(path).relative_to(Path(package).parent).with_suffix("").parts if package else ()
     return any(map(BESIDE_STEPS.fullmatch, parts))
-
-
-def _scripts(files: Files) -> Iterator[str]:
-    top = os.path.commonpath(files.names) if files.names else ""
-    return (path for path in files.names if _is_script(os.path.relpath(path, top), files.data(path) or b""))
 
 
 def _applied(

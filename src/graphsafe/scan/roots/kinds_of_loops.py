@@ -28,7 +28,6 @@ EVALUATES = re.compile(r"(?<![^\W_])(tests?|eval\w*|valid\w*)(?![^\W_])")
 _TRAINS = re.compile(r"(?<![^\W_])train(?![^\W_])")
 "Matches names such as `train_and_evaluate`."
 _VALIDATION = re.compile(r"(^|_)(val|valid|validation|eval|test)_?(data)?_?(loader|set|batches|dataset)s?$", re.I)
-_WITHOUT_GRADIENTS = "no_grad", "inference_mode"
 
 
 def loop_of(call: ast.Call, parents: Mapping[ast.AST, ast.AST]) -> ast.stmt | None:
@@ -84,7 +83,7 @@ def is_for_evaluation(loop: ast.stmt, parents: Mapping[ast.AST, ast.AST]) -> boo
         return False
     around = list(ancestors(loop, parents))
     entered = (item.context_expr for one in around if isinstance(one, ast.With) for item in one.items)
-    if any(isinstance(one, ast.Call) and called_name(one) in _WITHOUT_GRADIENTS for one in entered):
+    if any(isinstance(one, ast.Call) and called_name(one) in ("no_grad", "inference_mode") for one in entered):
         return True
     first = next((one.lineno for one in around if isinstance(one, LOOPS)), 0)
     modes = [

@@ -24,8 +24,7 @@ _ONCE = re.compile(
 "Matches words in names of functions that set up, save or show something, or generate a whole result."
 LOADS = re.compile(r"(^|[.:])(un|re)?load$")
 "Matches functions that load weights, or that give up the memory of weights."
-_CLOCKS = ("time.time", "time.monotonic", "perf_counter", ".elapsed_time")
-_GATHERING = ("append", "extend", "update", "add")
+_NO_STEPS = ("time.time", "time.monotonic", "perf_counter", ".elapsed_time", "nn.Parameter")
 
 
 def is_public(facts: FunctionFacts) -> bool:
@@ -96,7 +95,7 @@ def _computes_with_gathered(engine: Engine, file: FileIndex, facts: FunctionFact
 def _is_no_step(function: ast.AST) -> bool:
     """Return whether a function times steps, makes weights, or tests for arrays of numpy (`isinstance(x, np.ndarray)`)
     and does not name torch. A function that times steps waits for the steps."""
-    if any((dotted(call.func) or "").endswith((*_CLOCKS, "nn.Parameter")) for call in inside(function, ast.Call)):
+    if any((dotted(call.func) or "").endswith(_NO_STEPS) for call in inside(function, ast.Call)):
         return True
     calls = [call for call in inside(function, ast.Call) if dotted(call.func) == "isinstance" and len(call.args) == 2]
     asks = any("ndarray" in ast.unparse(call.args[1]) for call in calls)
@@ -118,7 +117,9 @@ def _fills(method: ast.AST) -> frozenset[str]:
     """Return the attributes of `self` that a function assigns. An attribute is also included if the function adds to
     its list, set or dict."""
     gathers = [call.func for call in inside(method, ast.Call) if isinstance(call.func, ast.Attribute)]
-    held: list[ast.expr] = [function.value for function in gathers if function.attr in _GATHERING]
+    held: list[ast.expr] = [
+        function.value for function in gathers if function.attr in ("append", "extend", "update", "add")
+    ]
     held += [inner.value for inner in inside(method, ast.Subscript) if isinstance(inner.ctx, ast.Store)]
     held += [inner for inner in inside(method, ast.Attribute) if isinstance(inner.ctx, ast.Store)]
     return frozenset(each.attr for each in held if isinstance(each, ast.Attribute) and _is_self(each.value))

@@ -122,7 +122,9 @@ class FileTakers:
 
     def _spread(self) -> None:
         """Find the functions that take a step themselves, and then the functions that call them."""
-        others = rb"|".join(sorted({*self._all.names.functions, *self._inner_replays()} if self._between else ()))
+        # These functions contain an inner function and a replay.
+        inner = {name.encode() for name, text in self._texts.items() if b".replay(" in text and text.count(b"def ") > 1}
+        others = rb"|".join(sorted(self._all.names.functions | inner if self._between else ()))
         elsewhere = re.compile(rb"\b(?:%s)\(" % others) if others else None
         for name, text in self._texts.items():
             calls_others = elsewhere is not None and elsewhere.search(text) is not None
@@ -136,12 +138,6 @@ class FileTakers:
             for name, text in self._texts.items():
                 if known.get(name) != "replays" and known and called.search(text):
                     self._note(name)
-
-    def _inner_replays(self) -> Iterator[bytes]:
-        """Yield the names of the file's functions that contain an inner function and a replay."""
-        for name, text in self._texts.items():
-            if b".replay(" in text and text.count(b"def ") > 1:
-                yield name.encode()
 
     def _note(self, name: str) -> None:
         """Record the way in which a function takes a step. Some functions are left out, because a call of them is not

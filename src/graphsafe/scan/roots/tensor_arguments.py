@@ -15,9 +15,7 @@ from graphsafe.scan.symbols.blocks import Definition, with_defaults
 from graphsafe.scan.symbols.index import FunctionFacts, dotted, elements, takes_slice
 from graphsafe.scan.symbols.project import ref_of
 
-_TORCH = ("torch.", "F.")
 _ARRAY = re.compile(r"\b(ndarray|NDArray|ArrayLike)\b")
-_ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 MAX_CALLS = 3
 """The largest number of calls through which a parameter is followed. Public functions often check their arguments and
 pass them to functions that check them again."""
@@ -93,11 +91,13 @@ def _operands(function: ast.AST) -> Set[str]:
         elif isinstance(sum_.left, ast.Constant) and not isinstance(sum_.left.value, str):
             operands.append(sum_.right)
     for test in inside(function, ast.Compare):
-        operands += [test.left, *test.comparators] if isinstance(test.ops[0], _ORDERS) else ()
+        operands += (
+            [test.left, *test.comparators] if isinstance(test.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) else ()
+        )
     for entry in inside(function, ast.Subscript):
         operands += [entry.value] if isinstance(entry.slice, (ast.Compare, ast.Tuple, ast.Slice)) else ()
     for call in inside(function, ast.Call):
-        if (dotted(call.func) or "").startswith(_TORCH):
+        if (dotted(call.func) or "").startswith(("torch.", "F.")):
             operands += [part for given in call.args for part in elements(given)]
     for assignment in inside(function, ast.Assign):
         operands += [assignment.value] if any(map(takes_slice, assignment.targets)) else ()

@@ -139,7 +139,8 @@ def growing(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
     buffer that no step reads gets no event. A tensor on the host gets no event either, because no graph holds its
     memory. A copy of it to the device has an event of its own."""
     tensor = as_tensor(write.value)[0]
-    if not write.grows or not _has_tensor(write.value):
+    may_hold_tensor = holds_device(write.value) and type(write.value) is not Unknown
+    if not write.grows or (tensor is None and not may_hold_tensor):
         return None
     if tensor is not None and (tensor.ndim == 0 or tensor.where == "host"):
         return None
@@ -302,11 +303,6 @@ def _confidence(value: Value) -> Confidence:
     if tensor is not None:
         return "likely" if certain and tensor.certain else "possible"
     return "likely" if type(value) is not Unknown or value.device else "possible"
-
-
-def _has_tensor(value: Value) -> bool:
-    tensor, _ = as_tensor(value)
-    return tensor is not None or (holds_device(value) and type(value) is not Unknown)
 
 
 def one_or_several(value: Value) -> tuple[Tensor | None, bool]:

@@ -56,7 +56,10 @@ def _is_filled(frame: Frame, test: LazyTest) -> bool:
     if _fills_table(frame, test):
         return True
     if test.target.startswith(first_step.EMPTY):
-        return _outlives_steps(frame, test.target.removeprefix(first_step.EMPTY))
+        # An attribute may hold the table, as after `state = self.state[p]`.
+        table = frame.env.get(test.target.removeprefix(first_step.EMPTY))
+        found = options(table) if table is not None else ()
+        return any(type(option) is Dict and option.held_by is not None for option in found)
     if test.target.startswith(("size of ", CAPACITY)):
         return _is_filled_again(frame, test)
     missing = _missing(frame, test)
@@ -240,12 +243,6 @@ def _is_new_in_step(frame: Frame, name: str) -> bool:
     if "." in name or name not in frame.env or name in frame.globals:
         return False
     return all(type(option) is not Dict or option.held_by is None for option in options(frame.env[name]))
-
-
-def _outlives_steps(frame: Frame, name: str) -> bool:
-    """Return whether a name refers to a table that an attribute holds: `state` after `state = self.state[p]`."""
-    found = options(frame.env[name]) if name in frame.env else ()
-    return any(type(option) is Dict and option.held_by is not None for option in found)
 
 
 def _is_of_a_step(frame: Frame, key: ast.expr) -> bool:

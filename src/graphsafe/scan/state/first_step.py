@@ -198,14 +198,12 @@ def too_small(frame: Frame, text: str) -> bool:
     return any(test.target in sizes for test in frame.lazy)
 
 
-_MISSING_ERRORS = ("AttributeError", "KeyError", "IndexError", "LookupError")
-
-
 def missing_when_raised(attempt: ast.Try, handler: ast.ExceptHandler) -> tuple[str, ...]:
     """Return the values that are missing in a handler such as `except AttributeError`: `self.plan` after
     `return self.plan`."""
     caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    if not all(node is not None and dotted(node) in _MISSING_ERRORS for node in caught) or len(attempt.body) != 1:
+    errors = ("AttributeError", "KeyError", "IndexError", "LookupError")
+    if not all(node is not None and dotted(node) in errors for node in caught) or len(attempt.body) != 1:
         return ()
     value = getattr(attempt.body[0], "value", None)
     looked_up = [one for one in ast.walk(value) if isinstance(one, (ast.Attribute, ast.Subscript))] if value else []

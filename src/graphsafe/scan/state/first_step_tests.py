@@ -90,11 +90,6 @@ def asks_entry_for_first(test: ast.expr) -> bool:
     return is_counter and isinstance(test.ops[0], ast.Eq) and ast.unparse(test.comparators[0]) == "0"
 
 
-def _is_listed(test: ast.expr) -> bool:
-    """Return whether a test is `step in eval_steps`, or `step in [at - 1 for at in eval_steps]`."""
-    return isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.In) and _names_listed(test.comparators[0])
-
-
 def _names_listed(node: ast.expr) -> bool:
     names = [dotted(one) or "" for one in ast.walk(node) if isinstance(one, (ast.Name, ast.Attribute))]
     return any(_LISTED.search(name.rpartition(".")[2]) for name in names)
@@ -102,11 +97,6 @@ def _names_listed(node: ast.expr) -> bool:
 
 def _is_interval(node: ast.expr) -> bool:
     return _INTERVAL.search(_last_name(node)) is not None
-
-
-def _divides_steps(node: ast.expr) -> bool:
-    name = _last_name(node)
-    return _is_interval(node) or (_DIVISOR.search(name) is not None and _BEGINS_AGAIN.search(name) is None)
 
 
 def _last_name(node: ast.expr) -> str:
@@ -159,8 +149,10 @@ def asks_by_name(test: ast.expr) -> bool:
         return bool(rare) and (isinstance(test.op, ast.And) or all(one in rare or _is_last(one) for one in test.values))
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Gt, ast.GtE)):
         return _is_interval(test.comparators[0])
-    if _is_first(test, _COUNTER) or _is_listed(test) or _finds_no_number(test):
+    if _is_first(test, _COUNTER) or _finds_no_number(test):
         return True
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.In) and _names_listed(test.comparators[0]):
+        return True  # step in eval_steps, or step in [at - 1 for at in eval_steps]
     if isinstance(test, ast.Compare) and not isinstance(test.ops[0], ast.NotEq) and _is_remainder(test.left):
         return True
     if isinstance(test, ast.Call) and any(map(_is_interval, test.args[1:])):
@@ -204,7 +196,9 @@ def _is_remainder(node: ast.expr) -> bool:
     interval = node.right
     is_long = isinstance(interval, ast.Constant) and isinstance(interval.value, int) and interval.value >= _LONG
     counts = any(_COUNTER.search(name.rpartition(".")[2]) for name in names)
-    return counts and (is_long or _divides_steps(interval))
+    name = _last_name(interval)
+    divides = _DIVISOR.search(name) is not None and _BEGINS_AGAIN.search(name) is None
+    return counts and (is_long or divides or _is_interval(interval))
 
 
 @memoize_on_node

@@ -33,7 +33,6 @@ from graphsafe.scan.symbols.index import dotted
 
 _ASKS_FOR_GRAPH = re.compile(r"^not [\w.]*(captured|graph|ready|init)\w*$|graph\w* is None", re.I)
 "Matches a test that is true only for the first call. This is the call that captures."
-_NUMBERS = frozenset(("int", "float", "bool", "str"))
 
 
 def lines(found: Tables) -> Iterator[Line]:
@@ -314,7 +313,7 @@ def _names_number(annotation: ast.expr | None) -> bool:
         annotation = annotation.slice
     if isinstance(annotation, ast.BinOp) and isinstance(annotation.right, ast.Constant):
         annotation = annotation.left
-    return isinstance(annotation, ast.Name) and annotation.id in _NUMBERS
+    return isinstance(annotation, ast.Name) and annotation.id in ("int", "float", "bool", "str")
 
 
 # numbers in attributes

@@ -20,6 +20,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     own_nodes,
     parents_in,
     place,
+    written,
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, bindings, targets
 from graphsafe.scan.sources.node_memo import inside
@@ -52,18 +53,12 @@ def _from_attribute(table: GraphTensors, function: str, block: CaptureBlock) -> 
                 and any(one == text and line <= statement.lineno for one, line in read)
                 and any(makes_tensor(one.value) for _, one in made)
                 and not any(where == function and one.lineno > block.lineno for where, one in made)
-                and not (is_host(value) or is_view_of(value, text) or _writes_into(value, text))
+                and not (is_host(value) or is_view_of(value, text))
+                and not ((out := written(value)) is not None and place(out) == text)
                 and not _bound_within(block, statement, text)
                 and not _has_another_name(table, text)
             ):
                 yield Line(function, "rebound", statement, text, "possible" if _IN_PLACE.search(text) else "likely")
-
-
-def _writes_into(value: ast.expr, text: str) -> bool:
-    """Return whether a call writes its result into a tensor: `torch.add(self.h, x, out=self.h)`."""
-    return isinstance(value, ast.Call) and any(
-        word.arg == "out" and place(word.value) == text for word in value.keywords
-    )
 
 
 def _has_another_name(table: GraphTensors, text: str) -> bool:
