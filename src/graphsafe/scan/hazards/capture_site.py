@@ -144,7 +144,7 @@ def _never_warmed(frame: Frame, node: ast.With | ast.AsyncWith) -> Confidence | 
     names = {dotted(call.func) for call in captured}
     above = frame.project.files.source(frame.path).lines[frame.node.lineno : node.lineno]
     disabled = any(found is not None and found[1] in names for found in map(COMMENTED_OUT.match, above))
-    warming = [] if disabled else _lines_with(frame, WARM_UP)
+    warming = [] if disabled else frame.project.files.lines_with(frame.path, WARM_UP)
     if any(may_hold_object(frame, line) for line in warming):
         return None
     others = inside(frame.node, ast.Call)
@@ -224,21 +224,17 @@ def _is_called_once(frame: Frame, name: str | None) -> bool:
     Return False unless the object is a private method, or an attribute such as `self.net` that the constructor makes.
     """
     owner, _, attribute = (name or "").rpartition(".")
-    lines = frame.project.files.source(frame.path).lines
+    files = frame.project.files
     if owner != "self":
         return False
-    calls = _lines_with(frame, re.compile(rf"\.{re.escape(attribute)}(?:\(|[,)]|$)"))
+    lines = files.source(frame.path).lines
+    calls = files.lines_with(frame.path, re.compile(rf"\.{re.escape(attribute)}(?:\(|[,)]|$)"))
     own = [line for line in calls if f"self.{attribute}" not in lines[line - 1] or may_hold_object(frame, line)]
-    made = _lines_with(frame, re.compile(rf"self\.{attribute} = (?:\w+\.)*[A-Z]\w*\((?!(?:self\.)?{_MODEL.pattern}\b)"))
     if len(own) != 1:
         return False
+    constructor = re.compile(rf"self\.{attribute} = (?:\w+\.)*[A-Z]\w*\((?!(?:self\.)?{_MODEL.pattern}\b)")
+    made = files.lines_with(frame.path, constructor)
     return attribute.startswith("_") or any(may_hold_object(frame, line) for line in made)
-
-
-def _lines_with(frame: Frame, pattern: re.Pattern[str]) -> list[int]:
-    """Return the lines of the file that match a pattern."""
-    lines = frame.project.files.source(frame.path).lines
-    return [number for number, line in enumerate(lines, 1) if pattern.search(line)]
 
 
 def _calls(frame: Frame, body: list[ast.stmt]) -> Iterator[ast.Call]:

@@ -89,12 +89,9 @@ def is_seeded(frame: Frame) -> bool:
     file = frame.project.files.index(frame.path)
     if file is None or not frame.project.files.search(frame.path, SEEDED):
         return False
-    seeding = [
-        number for number, line in enumerate(frame.project.files.source(frame.path).lines, 1) if SEEDED.search(line)
-    ]
-    return any(
-        facts.holds(number) for facts in file.functions.values() if not ONCE.match(facts.name) for number in seeding
-    )
+    seeding = frame.project.files.lines_with(frame.path, SEEDED)
+    functions = [facts for facts in file.functions.values() if not ONCE.match(facts.name)]
+    return any(facts.holds(number) for facts in functions for number in seeding)
 
 
 def only_in_training(frame: Frame, node: ast.Call) -> bool:
@@ -132,9 +129,8 @@ def _training_lines(function: ast.AST) -> Sequence[tuple[int, int]]:
     flag."""
     tests: list[tuple[ast.expr | ast.stmt, ast.expr]] = [(node, node.test) for node in inside(function, ast.If)]
     tests += [(node, node.test) for node in inside(function, ast.IfExp)]
-    tests += [
-        (node, part) for node in inside(function, ast.BoolOp) if isinstance(node.op, ast.And) for part in node.values
-    ]
+    both = [node for node in inside(function, ast.BoolOp) if isinstance(node.op, ast.And)]
+    tests += [(node, part) for node in both for part in node.values]
     asking = [node for node, test in tests if TRAINING.search(source_text(test))]
     return [(node.lineno, node.end_lineno or node.lineno) for node in asking]
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from typing import TypeGuard
 
 from graphsafe.scan.hazards.graph_syntax import Function, arguments_of, constructed, own, own_nodes
 from graphsafe.scan.sources.node_memo import inside
+from graphsafe.scan.symbols.blocks import attribute_of
 from graphsafe.scan.symbols.index import dotted, is_none
 
 CAPTURES = re.compile(r"(?<![a-z])captur(e|ing)(?![a-z])")
@@ -109,14 +109,10 @@ class _Kept:
     def __init__(self, cls: ast.ClassDef, methods: Sequence[Function]) -> None:
         self._cls = cls
         self._methods = {node.name: node for node in methods}
+        assigned = [one for node in methods if CAPTURES.search(node.name) for one in own(node, ast.Assign)]
+        targets = [target for one in assigned if isinstance(one.value, ast.Name) for target in one.targets]
         self._tables = {
-            target.value.attr
-            for node in methods
-            if CAPTURES.search(node.name)
-            for one in own(node, ast.Assign)
-            if isinstance(one.value, ast.Name)
-            for target in one.targets
-            if isinstance(target, ast.Subscript) and _is_of_self(target.value)
+            name for one in targets if isinstance(one, ast.Subscript) and (name := attribute_of(one.value, "self"))
         }
 
     def lines(self) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
@@ -142,9 +138,10 @@ class _Kept:
 
     def _is_taken(self, value: ast.expr) -> bool:
         """Return whether a value is an entry of a table: `self.metas[size]`, `self.metas.get(size)`."""
+        held = value.value if isinstance(value, ast.Subscript) else None
         if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "get":
-            return _is_of_self(value.func.value) and value.func.value.attr in self._tables
-        return isinstance(value, ast.Subscript) and _is_of_self(value.value) and value.value.attr in self._tables
+            held = value.func.value
+        return attribute_of(held, "self") in self._tables
 
     def _replaced(self, node: ast.AST, objects: Set[str], method: Function) -> Iterator[str]:
         """Yield the fields to which a line, or a method that the line calls, assigns new tensors."""
@@ -153,8 +150,8 @@ class _Kept:
                 held = target.value if isinstance(target, ast.Attribute) else None
                 if isinstance(held, ast.Name) and held.id in objects and self._is_new(node.value, method):
                     yield ast.unparse(target)
-        elif isinstance(node, ast.Call) and _is_of_self(node.func):
-            called = self._methods.get(node.func.attr)
+        elif isinstance(node, ast.Call):
+            called = self._methods.get(attribute_of(node.func, "self") or "")
             if called is not None and called is not method:
                 passed = {
                     parameter.arg: value.id
@@ -211,10 +208,6 @@ class _Kept:
             for node in others
             for _, one in own_nodes(node)
         )
-
-
-def _is_of_self(node: ast.expr) -> TypeGuard[ast.Attribute]:
-    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
 
 
 def _is_new_on_device(value: ast.expr) -> bool:

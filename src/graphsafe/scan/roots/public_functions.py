@@ -14,7 +14,7 @@ from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.hazards.graph_syntax import LOOPS
 from graphsafe.scan.roots.tensor_arguments import takes_tensors, takes_tensors_at_last, tensor_parameters
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
-from graphsafe.scan.symbols.blocks import Definition
+from graphsafe.scan.symbols.blocks import Definition, attribute_of
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
 
 _ONCE = re.compile(
@@ -105,11 +105,8 @@ def _is_no_step(function: ast.AST) -> bool:
 @memoize_on_node
 def _reads(method: ast.AST) -> frozenset[str]:
     """Return the attributes of `self` that a function reads."""
-    return frozenset(
-        inner.attr
-        for inner in inside(method, ast.Attribute)
-        if isinstance(inner.ctx, ast.Load) and _is_self(inner.value)
-    )
+    loads = [inner for inner in inside(method, ast.Attribute) if isinstance(inner.ctx, ast.Load)]
+    return frozenset(name for inner in loads if (name := attribute_of(inner, "self")) is not None)
 
 
 @memoize_on_node
@@ -122,15 +119,11 @@ def _fills(method: ast.AST) -> frozenset[str]:
     ]
     held += [inner.value for inner in inside(method, ast.Subscript) if isinstance(inner.ctx, ast.Store)]
     held += [inner for inner in inside(method, ast.Attribute) if isinstance(inner.ctx, ast.Store)]
-    return frozenset(each.attr for each in held if isinstance(each, ast.Attribute) and _is_self(each.value))
+    return frozenset(name for each in held if (name := attribute_of(each, "self")) is not None)
 
 
 def _kept(constructor: ast.AST, given: Set[str]) -> frozenset[str]:
     """Return the attributes of `self` to which a constructor assigns some of its parameters."""
     assignments = [one for one in inside(constructor, ast.Assign) if isinstance(one.value, ast.Name)]
     targets = [target for one in assignments if one.value.id in given for target in one.targets]  # type: ignore[attr-defined]
-    return frozenset(one.attr for one in targets if isinstance(one, ast.Attribute) and _is_self(one.value))
-
-
-def _is_self(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and node.id == "self"
+    return frozenset(name for one in targets if (name := attribute_of(one, "self")) is not None)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from graphsafe.scan.hazards.graph_syntax import Function, head, own, place
 from graphsafe.scan.hazards.graph_tensors import targets
+from graphsafe.scan.hazards.owners import Functions
 from graphsafe.scan.symbols.blocks import matched, parameters
 from graphsafe.scan.symbols.index import dotted
 
 ALL = ".*"
 "The suffix of an object's name if an expression may depend on all attributes of the object."
-Functions = Mapping[str, Function]
 
 
 def names_in(
