@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 
 from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.events import Event, span_of
@@ -28,7 +29,7 @@ def events(
 ) -> Iterator[tuple[Place, Event]]:
     """Yield an event for each flag that declares support although the class has errors. `hazards` maps each hot
     function to the codes of its errors."""
-    implementations: dict[str, str] | None = None
+    implementations = cache(lambda: _implementations(project, paths))
     for path in paths:
         file = project.files.index(path)
         for cls in file.classes.values() if file is not None else ():
@@ -39,9 +40,7 @@ def events(
                 continue
             subject, own = f"{path}::{cls.name}", True
             if _step(project, subject) is None:
-                if implementations is None:
-                    implementations = _implementations(project, paths)
-                subject, own = implementations.get(subject, subject), False
+                subject, own = implementations().get(subject, subject), False
             codes = sorted(_on_hot_path(project, subject, calls, hazards))
             if codes:
                 confidence: Confidence = "likely" if own or promise in WHOLE else "possible"
