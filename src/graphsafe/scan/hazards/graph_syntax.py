@@ -65,6 +65,13 @@ def captures_in(function: Function) -> list[CaptureBlock]:
     return [node for _, node in own_nodes(function) if isinstance(node, CaptureBlock) and captures(node)]
 
 
+def graphs_of(block: CaptureBlock) -> set[str]:
+    """Return the names of the graphs into which a block captures: `self.graph`."""
+    calls = [item.context_expr for item in block.items if is_capture(item)]
+    names = {place(call.args[0]) for call in calls if isinstance(call, ast.Call) and call.args}
+    return {name for name in names if name is not None}
+
+
 def with_statements(node: ast.AST) -> list[CaptureBlock]:
     """Return the `with` statements in a node, at any depth; `async with` statements come last."""
     return [*inside(node, ast.With), *inside(node, ast.AsyncWith)]

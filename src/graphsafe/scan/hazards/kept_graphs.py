@@ -16,7 +16,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     called_name,
     captures_in,
     entry,
-    is_capture,
+    graphs_of,
     is_host,
     is_plain_replay,
     own,
@@ -50,12 +50,7 @@ class Bundle:
 def note(found: Tables) -> None:
     """For each function that replays a stored graph, add a table of the function's names for the graph's tensors."""
     fields = {node.name: _fields(node) for node in inside(found.tree, ast.ClassDef)}
-    bundles = [
-        bundle
-        for _, function, known in found.functions
-        if any(isinstance(node, (ast.With, ast.AsyncWith)) for _, node in own_nodes(function))
-        for bundle in _made(function, known, fields)
-    ]
+    bundles = [bundle for _, function, known in found.functions for bundle in _made(function, known, fields)]
     if not bundles:
         return
     for position, (name, function, known) in enumerate(found.functions):
@@ -70,15 +65,12 @@ def note(found: Tables) -> None:
 
 def _made(function: Function, known: list[GraphTensors], fields: Mapping[str, Mapping[Key, str]]) -> Iterator[Bundle]:
     """Yield the bundles in which a function stores its captured graph together with the graph's tensors."""
-    nodes = [node for _, node in own_nodes(function)]
-    items = [item for node in nodes if isinstance(node, (ast.With, ast.AsyncWith)) for item in node.items]
-    calls = [item.context_expr for item in items if is_capture(item) and isinstance(item.context_expr, ast.Call)]
-    graphs = {place(call.args[0]) for call in calls if call.args} - {None}
+    graphs = {graph for block in captures_in(function) for graph in graphs_of(block)}
     if not graphs:
         return
     inputs = set().union(*(table.inputs for table in known))
     outputs = set().union(*(table.outputs for table in known))
-    for node in nodes:
+    for _, node in own_nodes(function):
         kind, parts = _parts(node, fields)
         roles = {key: place(part) for key, part in parts.items()}
         graph = next((key for key, text in roles.items() if text in graphs), None)

@@ -12,8 +12,8 @@ from graphsafe.scan.hazards.graph_syntax import (
     Function,
     Line,
     entry,
-    is_capture,
-    own_nodes,
+    graphs_of,
+    own,
     parents_in,
     place,
 )
@@ -51,7 +51,7 @@ def _in_function(name: str, table: GraphTensors, makers: Mapping[str, Function])
     names = inside(function, ast.Name)
     captured = {ast.unparse(call.func) for call in inside(block, ast.Call)}
     for text in sorted(text for text in table.inputs if text.isidentifier()):
-        bound = [node for node in parents if isinstance(node, ast.Assign) and text in map(place, node.targets)]
+        bound = [node for node in own(function, ast.Assign) if text in map(place, node.targets)]
         # `mask /= n` modifies the tensor in place, so it is not a second binding.
         uses = [node for node in names if node.id == text and not isinstance(parents.get(node), ast.AugAssign)]
         stored = [node for node in uses if isinstance(node.ctx, ast.Store)]
@@ -64,11 +64,10 @@ def _in_function(name: str, table: GraphTensors, makers: Mapping[str, Function])
 
 def _outlives(function: Function, block: CaptureBlock, parents: Mapping[ast.AST, ast.AST]) -> bool:
     """Return whether the graph outlives the function: an attribute holds the graph, or the function returns it."""
-    calls = [item.context_expr for item in block.items if is_capture(item)]
-    graph = place(calls[0].args[0]) if isinstance(calls[0], ast.Call) and calls[0].args else None
+    graph = next(iter(graphs_of(block)), None)
     if graph is None or any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in parents):
         return False
-    kept = [node.value for node in parents if isinstance(node, ast.Return) and node.value is not None]
+    kept = [node.value for node in own(function, ast.Return) if node.value is not None]
     for node in parents:
         holder, held = put(node)
         pairs = [*bindings(node)] if isinstance(node, ast.Assign) else [(holder, part) for part in held]
@@ -99,7 +98,7 @@ def _makes(value: ast.expr, makers: Mapping[str, Function]) -> bool:
     if maker is None or maker.decorator_list:
         return False
     others = {name: node for name, node in makers.items() if node is not maker}
-    returned = [node.value for _, node in own_nodes(maker) if isinstance(node, ast.Return)]
+    returned = [node.value for node in own(maker, ast.Return)]
     return bool(returned) and all(
         one is not None and (isinstance(one, ast.BinOp) or _makes(one, others)) for one in returned
     )

@@ -39,6 +39,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     is_host,
     is_plain_replay,
     is_view_of,
+    own,
     own_names,
     parents_in,
     place,
@@ -155,10 +156,10 @@ class _Site:
         self._measures = measures or bool(TIMING.search(ast.unparse(function)))
         self._function = function
         around = [one.scope for one in captured if isinstance(one.scope, Function) and one.scope is not function]
-        own = own_names(function)
-        self._outer = set().union(*map(own_names, around)) - own
+        local = own_names(function)
+        self._outer = set().union(*map(own_names, around)) - local
         "The variables of the functions around this one."
-        hidden = own if around else set()
+        hidden = local if around else set()
 
         def seen(names: Callable[[GraphTensors], Set[str]]) -> set[str]:
             return {
@@ -182,16 +183,16 @@ class _Site:
             for name in known.capturing - known.replaying
             if _captures_always(known.functions[name])
         }
-        self._recaptures = [node for node in self._own if isinstance(node, ast.Call) and called_name(node) in capturing]
-        loops = [node for node in self._own if isinstance(node, ast.For) and "." not in ast.unparse(node.iter)]
+        self._recaptures = [call for call in own(function, ast.Call) if called_name(call) in capturing]
+        loops = [loop for loop in own(function, ast.For) if "." not in ast.unparse(loop.iter)]
         self._items = {name.id for loop in loops for name in inside(loop.target, ast.Name)}
-        made = [pair for node in self._own if isinstance(node, ast.Assign) for pair in bindings(node)]
+        made = [pair for node in own(function, ast.Assign) for pair in bindings(node)]
         self._given = {one.arg for one in parameters(function)} - stored_names(self._own)
         annotated = [(one.arg, one.annotation) for one in parameters(function) if one.annotation is not None]
         given = {name for name, annotation in annotated if _NUMBER.fullmatch(ast.unparse(annotation))}
         self._numbers = {place(target) for target, value in made if isinstance(value, ast.Constant)}
         self._numbers |= {place(target) for target, value in made if isinstance(value, ast.Name) and value.id in given}
-        self._replays = [node for node in self._own if is_plain_replay(node)]
+        self._replays = [*filter(is_plain_replay, own(function, ast.Call))]
 
     def events(self) -> Iterator[Event]:
         if not self._replays:
@@ -272,7 +273,7 @@ class _Site:
                 continue
             within = [*ast.walk(branch)]
             names = {one.id for one in inside(branch.test, ast.Name)}
-            set_here = [one.id for one in self._own if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
+            set_here = [one.id for one in own(self._function, ast.Name) if isinstance(one.ctx, ast.Store)]
             others = [one for one in self._own if isinstance(one, (ast.Assign, ast.Call)) and one not in within]
             filled = [place(base.value) for one in others if isinstance(base := written(one), ast.Subscript)]
             if (
@@ -292,7 +293,7 @@ class _Site:
             return False
         # The length is used elsewhere if `n`, `len(x)` or `x.shape[0]` appears again.
         text = ast.unparse(ends[0])
-        uses = [node for node in self._own if isinstance(node, ast.expr) and ast.unparse(node) == text]
+        uses = [node for node in own(self._function, ast.expr) if ast.unparse(node) == text]
         fills = [node for node in self._own if isinstance(node, (ast.Assign, ast.Call)) and self._fills(node)]
         read = [node for node in uses if not isinstance(node, ast.Name) or isinstance(node.ctx, ast.Load)]
         return len(read) == 1 and len(fills) == 1
@@ -318,8 +319,7 @@ class _Site:
         return False
 
     def _waits(self) -> Iterator[Event]:
-        calls = [node for node in self._own if isinstance(node, ast.Call) and not self._measures]
-        for node in calls:
+        for node in own(self._function, ast.Call) if not self._measures else ():
             if not (dotted(node.func) or "").endswith(("cuda.synchronize", "accelerator.synchronize")):
                 continue
             compatible = [replay for replay in self._replays if self._compatible(node, replay)]
@@ -361,7 +361,7 @@ class _Site:
 def _captures_always(function: Function) -> bool:
     """Return whether every call of a function captures. It does not if a call may return an earlier graph."""
     parents = parents_in(function)
-    returns = [node.lineno for node in parents if isinstance(node, ast.Return)]
+    returns = [node.lineno for node in own(function, ast.Return)]
     return any(
         block.lineno < min(returns, default=block.lineno + 1)
         and not any(isinstance(one, ast.If) for one in ancestors(block, parents))

@@ -93,7 +93,7 @@ def _is_for_the_next(table: GraphTensors, function: str, made: ast.Assign) -> bo
     if function in table.capturing or function not in table.replaying:
         return False
     parents = parents_in(table.functions[function])
-    replays = [node for node in parents if is_plain_replay(node)]
+    replays = filter(is_plain_replay, own(table.functions[function], ast.Call))
     return (
         isinstance(parents.get(made), (ast.FunctionDef, ast.AsyncFunctionDef, ast.With))
         and all(replay.lineno < made.lineno for replay in replays)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from graphsafe.scan.hazards.graph_syntax import (
     Function,
     arguments_of,
+    captures_in,
     is_capture,
     is_plain_replay,
     own,
@@ -69,8 +70,8 @@ def _never_replayed(function: Function) -> Iterator[ast.expr]:
 def _replayed_on_old_inputs(table: GraphTensors, function: Function) -> ast.Call | None:
     """Return the replay in a test that compares outputs but never writes new values into the capture's inputs. Return
     None for any other function."""
-    blocks = (*own(function, ast.With), *own(function, ast.AsyncWith))
-    end = max((block.end_lineno or block.lineno for block in blocks if block in table.blocks), default=None)
+    blocks = [block for block in captures_in(function) if block in table.blocks]
+    end = max((block.end_lineno or block.lineno for block in blocks), default=None)
     calls = own(function, ast.Call)
     replay = next(filter(is_plain_replay, calls), None)
     if end is None or replay is None or not any(_is_made_here(table, name) for name in table.inputs):

@@ -12,6 +12,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     CaptureBlock,
     Line,
     arguments_of,
+    captures_in,
     head,
     is_host,
     is_plain_replay,
@@ -33,8 +34,7 @@ _IN_PLACE = re.compile(r"cache|kv|past|pool|buf", re.I)
 def lines(table: GraphTensors) -> Iterator[Line]:
     yield from _from_local_name(table)
     for name in sorted(table.capturing):
-        for block in [node for _, node in own_nodes(table.functions[name]) if node in table.blocks]:
-            assert isinstance(block, CaptureBlock)
+        for block in [block for block in captures_in(table.functions[name]) if block in table.blocks]:
             yield from _from_attribute(table, name, block)
 
 
@@ -103,9 +103,7 @@ def _bound_within(block: ast.With | ast.AsyncWith, before: ast.Assign, text: str
 def _is_replayed_in_loop(table: GraphTensors, function: str) -> bool:
     """Return whether the capturing function replays in a loop without filling the tensor to which the name referred
     before the capture."""
-    node = table.functions[function]
-    loops = (loop for _, loop in own_nodes(node) if isinstance(loop, LOOPS))
-    for loop in loops:
+    for loop in [node for _, node in own_nodes(table.functions[function]) if isinstance(node, LOOPS)]:
         inner = [*ast.walk(loop)]
         replays = any(map(is_plain_replay, inner))
         fills = any(isinstance(call, ast.Attribute) and call.attr == "copy_" for call in inner)

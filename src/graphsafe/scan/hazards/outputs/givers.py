@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from graphsafe.scan.hazards.graph_syntax import (
     Function,
     called_name,
-    is_capture,
+    graphs_of,
     is_plain_replay,
     own,
     own_nodes,
@@ -69,8 +69,7 @@ def outputs_by_graph(found: Tables) -> Mapping[str, Sequence[Set[str]]]:
     """Map the names of graphs, such as `self.graph`, to the outputs of each graph with this name."""
     outputs: dict[str, list[Set[str]]] = {}
     for table in found.all:
-        calls = [item.context_expr for block in table.blocks for item in block.items if is_capture(item)]
-        for graph in {place(call.args[0]) or "" for call in calls if isinstance(call, ast.Call) and call.args}:
+        for graph in {graph for block in table.blocks for graph in graphs_of(block)}:
             outputs.setdefault(graph, []).append(table.overwritten)
     return outputs
 
