@@ -104,7 +104,7 @@ class Tables:
     "Every function by its qualified name, with the tables of the names that are visible in it."
     tree: ast.Module = field(default_factory=lambda: ast.Module([], []))
     imported: Mapping[str, frozenset[int] | None] = field(default_factory=dict)
-    "The methods of imported classes that return a graph's outputs (imported_runners.py)."
+    "The methods of imported classes that return a graph's outputs (outputs/givers.py)."
 
     @property
     def by_name(self) -> dict[str, Function]:

@@ -51,8 +51,7 @@ from graphsafe.scan.hazards.graph_syntax import (
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings, tables
 from graphsafe.scan.hazards.kept_outputs import HANDS_OUT, KEEPS
 from graphsafe.scan.hazards.keys import captured_rounds, first_arguments, graph_keys
-from graphsafe.scan.hazards.outputs import imported_runners
-from graphsafe.scan.hazards.outputs.givers import Parts
+from graphsafe.scan.hazards.outputs.givers import Parts, imported_methods
 from graphsafe.scan.hazards.same_objects import spelled_out
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.sources.source import parse
@@ -116,7 +115,7 @@ def placed_events(project: Project, path: str) -> dict[Place, Event]:
     if file is None:
         return {}
     tree = spelled_out(parse(project.files.source(path).text))
-    helpers, runners = dict(_imported_helpers(project, path)), imported_runners.methods(project, path)
+    helpers, runners = dict(_imported_helpers(project, path)), imported_methods(project, path)
     return _placed(path, events(tree, file.module, helpers, runners))
 
 

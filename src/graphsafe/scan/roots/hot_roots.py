@@ -194,7 +194,7 @@ def roots_of(
         if paths.is_cold(file.path, file.module, facts):
             continue
         if (why := paths.hot_because(file.path, file.module, facts)) or (
-            why := _entered_because(engine, ref, facts.name, entry_points, methods)
+            why := _entered_because(engine, ref, entry_points, methods)
         ):
             yield ref, receiver, why
         elif is_graphed(facts):
@@ -202,14 +202,11 @@ def roots_of(
 
 
 def _entered_because(
-    engine: Engine,
-    ref: str,
-    qualified: str,
-    entry_points: Mapping[str, Region],
-    methods: Mapping[str, Seq[tuple[str, str, str]]],
+    engine: Engine, ref: str, entry_points: Mapping[str, Region], methods: Mapping[str, Seq[tuple[str, str, str]]]
 ) -> str | None:
     """Return the reason why an entry point is hot, or None if the function is not an entry point. An entry point may be
     named by the function's own name or by the name of a base class's method that the function overrides."""
+    qualified = ref.partition("::")[2]
     owner, name = ref.rpartition(".")[0], qualified.rpartition(".")[2]
     entries = [(name, "", name)] if name in entry_points else [*methods.get(name, ())]
     bases = engine.project.mro(owner)[1:] if entries and "::" in owner else ()
