@@ -75,11 +75,8 @@ def _runs_device_code(frame: Frame, call: ast.Call) -> bool:
     function = call.func
     if isinstance(function, ast.Attribute) and function.attr == "step":
         return True
-    for option in options(frame.evaluate_quietly(function)):
-        node = frame.project.function_node(option.ref) if type(option) is Function else None
-        if node is not None and _works_in_place(node):
-            return True
-    return False
+    called = [option.ref for option in options(frame.evaluate_quietly(function)) if type(option) is Function]
+    return any(map(_works_in_place, filter(None, map(frame.project.function_node, called))))
 
 
 @memoize_on_node

@@ -324,13 +324,9 @@ def _takes_arguments(table: GraphTensors, function: Function, block: CaptureBloc
     """Return whether the inputs of a capture are the arguments of the function's first call. If so, the first call must
     return a result."""
     given = {one.arg for one in inside(function.args, ast.arg)} - {"self"}
-    for _, node in own_nodes(function):
-        target = written(node)
-        if target is None or target.lineno > block.lineno or viewed(target) not in table.inputs:
-            continue
-        if any(name.id in given for name in inside(node, ast.Name)):
-            return True
-    return False
+    writes = [(node, target) for _, node in own_nodes(function) if (target := written(node)) is not None]
+    filling = [node for node, target in writes if target.lineno <= block.lineno and viewed(target) in table.inputs]
+    return any(name.id in given for node in filling for name in inside(node, ast.Name))
 
 
 def _may_replay(nodes: Sequence[ast.AST], table: GraphTensors, block: CaptureBlock, replaying: set[str]) -> bool:

@@ -115,9 +115,7 @@ class StateFlow:
 
     def feeds_itself(self, write: Write) -> bool:
         """Return whether the new value was computed from the old one, possibly through other state."""
-        if write.reads_self or write.augmented:
-            return True
-        return not frozenset(self._reached(write.key)).isdisjoint(state_of(write.value))
+        return write.reads_self or not frozenset(self._reached(write.key)).isdisjoint(state_of(write.value))
 
     def _reached(self, key: str) -> list[str]:
         found = {key}

@@ -63,11 +63,8 @@ def _from_attribute(table: GraphTensors, function: str, block: CaptureBlock) -> 
 
 def _has_another_name(table: GraphTensors, text: str) -> bool:
     """Return whether code binds the tensor of an attribute to another name, or passes it to a container."""
-    for function in table.functions.values():
-        for node in inside(function, ast.Assign):
-            if any(place(part) == text for part in elements(node.value)):
-                return True
-    return False
+    assigned = [node for function in table.functions.values() for node in inside(function, ast.Assign)]
+    return any(text in map(place, elements(node.value)) for node in assigned)
 
 
 def _from_local_name(table: GraphTensors) -> Iterator[Line]:
@@ -103,10 +100,9 @@ def _bound_within(block: ast.With | ast.AsyncWith, before: ast.Assign, text: str
 def _is_replayed_in_loop(table: GraphTensors, function: str) -> bool:
     """Return whether the capturing function replays in a loop without filling the tensor to which the name referred
     before the capture."""
-    for loop in [node for _, node in own_nodes(table.functions[function]) if isinstance(node, LOOPS)]:
-        inner = [*ast.walk(loop)]
-        replays = any(map(is_plain_replay, inner))
-        fills = any(isinstance(call, ast.Attribute) and call.attr == "copy_" for call in inner)
-        if replays and not fills:
-            return True
-    return False
+    loops = [node for _, node in own_nodes(table.functions[function]) if isinstance(node, LOOPS)]
+    return any(
+        any(map(is_plain_replay, inside(loop, ast.Call)))
+        and all(node.attr != "copy_" for node in inside(loop, ast.Attribute))
+        for loop in loops
+    )
