@@ -152,7 +152,7 @@ class Regions:
 
     def is_around(self, ref: str, line: int) -> bool:
         """Return whether a line is host code: no graph contains it, and users capture no code that contains it."""
-        return self.of(ref, line) != "captured" and not self.is_held(ref, line)
+        return self.of(ref, line) != "captured"
 
     def recaptures(self, ref: str, line: int | None = None) -> bool:
         """Return whether a change in a function is always followed by a new capture: each call that reaches the change

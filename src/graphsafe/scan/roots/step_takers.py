@@ -29,8 +29,6 @@ or for an evaluation. So such a function takes a step only if a loop calls it.""
 Parents = Mapping[ast.AST, ast.AST]
 
 _ORDER: tuple[Strength, ...] = ("replays", "trains", "runs")
-_MODEL_CALL = re.compile(MODEL_CALL)
-_RUNNER_CALL = re.compile(RUNNER_CALL)
 _OPTIMIZER = re.compile(r"(?:^|[._])(?:opt|optim|optimi[sz]er|scaler)\w*$")
 _CALLS_BETWEEN = 2
 "The largest number of other files between a loop and the function that takes the loop's step."
@@ -176,7 +174,7 @@ class FileTakers:
                 strength = self.takes.get(name) if name != around else None
             if strength is not None:
                 return strength
-        return "runs" if _RUNNER_CALL.fullmatch(dotted(call.func) or "") else None
+        return "runs" if RUNNER_CALL.fullmatch(dotted(call.func) or "") else None
 
     # the functions that calls run
 
@@ -347,4 +345,4 @@ def _strength(call: ast.Call) -> Strength | None:
             return "trains"
         if function.attr == "step" and _OPTIMIZER.search(dotted(function.value) or ""):
             return "trains"
-    return "runs" if _MODEL_CALL.fullmatch(dotted(function) or "") else None
+    return "runs" if MODEL_CALL.fullmatch(dotted(function) or "") else None
