@@ -32,7 +32,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import made_twice, replay_site
-from graphsafe.scan.hazards.outputs import imported_runners
+from graphsafe.scan.hazards.outputs.givers import imports_runners
 from graphsafe.scan.interpreter import statements
 from graphsafe.scan.interpreter.interpreter import Interpreter
 from graphsafe.scan.learnt import NO_REASON, Learnt, Reason, whys_together
@@ -281,7 +281,7 @@ class Driver:
             return NONE
         if file.replays or file.captures or any(one.captures or is_graphed(one) for one in file.functions.values()):
             self._replaying.add(path)
-        elif imported_runners.are_held(self.project, path):
+        elif imports_runners(self.project, path):
             self._holding.add(path)
         if made_twice.has_method_for_captures(file.functions) and (
             self.project.files.search(path, made_twice.KEPT)

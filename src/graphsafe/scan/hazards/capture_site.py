@@ -15,6 +15,7 @@ from graphsafe.scan.hazards.failure_handlers import catches, swallows
 from graphsafe.scan.hazards.graph_syntax import (
     WARM_UP,
     Function,
+    calls_in,
     own_nodes,
     parents_in,
     place,
@@ -22,7 +23,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     shared_loop,
     stored_names,
 )
-from graphsafe.scan.hazards.owners.one_object import may_hold_object
+from graphsafe.scan.hazards.owners import may_hold_object
 from graphsafe.scan.hazards.same_objects import same_objects
 from graphsafe.scan.sources.capture_calls import is_begin
 from graphsafe.scan.sources.node_memo import inside
@@ -40,7 +41,7 @@ TEST = re.compile(r"(^|\.)test_")
 _MODEL = re.compile(rf"(?:\w+_)?(?:{MODEL}|module)")
 "Matches the usual names of parameters that receive a model: `model`, `base_module`."
 COMMENTED_OUT = re.compile(r"\s*#\s*(?:[\w, ]+ = )?([\w.]+)\(.*\)\s*$")
-"Matches a commented-out call. The group of the match is the name of the called function."
+"Matches a commented-out call such as `# model(*inputs)`. The group is the name of the called function."
 CURRENT_DEVICE = re.compile(r"""["']cuda(:0)?["']|\.cuda\(\)|\bcurrent_device\(\)""")
 "Matches code that uses the current device. Device 0 is current from the start."
 ANOTHER_DEVICE = re.compile(
@@ -58,11 +59,16 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
     hot, frame.hot = frame.hot, False
     decorators = frame.node.decorator_list if frame.node is not None else []
     casts = any(_caches_casts(frame, call) for call in (*around, *decorators) if isinstance(call, ast.Call))
-    swallowed = _swallowed(frame) or any(_suppresses(frame, call) for call in around)
+    swallowed = _swallowed(frame) or any(
+        _name(frame, call) == "contextlib.suppress" and any(map(catches, call.args)) for call in around
+    )
     cold = _never_warmed(frame, node)
     frame.hot = True
     if not _has_stream(expression):
-        frame.emit("StreamOp", "no-stream", expression, "possible" if _has_one_device(frame) else "likely")
+        # If the file uses only the current device, the default capture stream is on this device too.
+        search = frame.project.files.search
+        has_one_device = search(frame.path, CURRENT_DEVICE) and not search(frame.path, ANOTHER_DEVICE)
+        frame.emit("StreamOp", "no-stream", expression, "possible" if has_one_device else "likely")
     if swallowed:
         frame.emit("StreamOp", "swallowed", expression)
     if casts:
@@ -78,12 +84,6 @@ def _has_stream(call: ast.Call) -> bool:
     if len(call.args) >= 3 or is_begin(call):
         return True
     return any(keyword.arg in ("stream", None) for keyword in call.keywords)
-
-
-def _has_one_device(frame: Frame) -> bool:
-    """Return whether the file uses only the current device. The default capture stream is then on this device too."""
-    search = frame.project.files.search
-    return bool(search(frame.path, CURRENT_DEVICE)) and not search(frame.path, ANOTHER_DEVICE)
 
 
 # exceptions that leave the capture
@@ -102,10 +102,6 @@ def _called(frame: Frame, call: ast.Call) -> Function | None:
     value = frame.evaluate(call.func)
     node = frame.project.function_node(value.ref) if type(value) is FunctionValue else None
     return node if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
-
-
-def _suppresses(frame: Frame, call: ast.Call) -> bool:
-    return _name(frame, call) == "contextlib.suppress" and any(map(catches, call.args))
 
 
 # autocast
@@ -146,11 +142,12 @@ def _never_warmed(frame: Frame, node: ast.With | ast.AsyncWith) -> Confidence | 
     if any(_is_new(frame.node, call.func, node.lineno) for call in captured):
         return "likely"
     names = {dotted(call.func) for call in captured}
-    disabled = not names.isdisjoint(_commented_out(frame, node.lineno))
-    warming = [] if disabled else _lines_with(frame, WARM_UP)
+    above = frame.project.files.source(frame.path).lines[frame.node.lineno : node.lineno]
+    disabled = any(found is not None and found[1] in names for found in map(COMMENTED_OUT.match, above))
+    warming = [] if disabled else frame.project.files.lines_with(frame.path, WARM_UP)
     if any(may_hold_object(frame, line) for line in warming):
         return None
-    others = [inner for inner in ast.walk(frame.node) if isinstance(inner, ast.Call)]
+    others = inside(frame.node, ast.Call)
     before = [call for call in others if call.lineno < node.lineno]
     after = [call for call in others if call.lineno > (node.end_lineno or node.lineno)]
     run = {_object_called(frame.node, call) for call in captured}
@@ -179,14 +176,6 @@ def _before_in_loop(function: Function, block: ast.AST, after: list[ast.Call]) -
     for call in after:
         if shared_loop(block, call, parents) is not None and not run_together(block, call, parents):
             yield call
-
-
-def _commented_out(frame: Frame, line: int) -> set[str]:
-    """Return the names of functions in commented-out calls such as `# model(*inputs)`. The calls are above `line`, in
-    the current function."""
-    lines = frame.project.files.source(frame.path).lines
-    before = lines[frame.node.lineno : line] if frame.node is not None else ()
-    return {found[1] for found in map(COMMENTED_OUT.match, before) if found is not None}
 
 
 def _is_new(function: Function, called: ast.expr, line: int) -> bool:
@@ -235,31 +224,25 @@ def _is_called_once(frame: Frame, name: str | None) -> bool:
     Return False unless the object is a private method, or an attribute such as `self.net` that the constructor makes.
     """
     owner, _, attribute = (name or "").rpartition(".")
-    lines = frame.project.files.source(frame.path).lines
+    files = frame.project.files
     if owner != "self":
         return False
-    calls = _lines_with(frame, re.compile(rf"\.{re.escape(attribute)}(?:\(|[,)]|$)"))
+    lines = files.source(frame.path).lines
+    calls = files.lines_with(frame.path, re.compile(rf"\.{re.escape(attribute)}(?:\(|[,)]|$)"))
     own = [line for line in calls if f"self.{attribute}" not in lines[line - 1] or may_hold_object(frame, line)]
-    made = _lines_with(frame, re.compile(rf"self\.{attribute} = (?:\w+\.)*[A-Z]\w*\((?!(?:self\.)?{_MODEL.pattern}\b)"))
     if len(own) != 1:
         return False
+    constructor = re.compile(rf"self\.{attribute} = (?:\w+\.)*[A-Z]\w*\((?!(?:self\.)?{_MODEL.pattern}\b)")
+    made = files.lines_with(frame.path, constructor)
     return attribute.startswith("_") or any(may_hold_object(frame, line) for line in made)
-
-
-def _lines_with(frame: Frame, pattern: re.Pattern[str]) -> list[int]:
-    """Return the lines of the file that match a pattern."""
-    lines = frame.project.files.source(frame.path).lines
-    return [number for number, line in enumerate(lines, 1) if pattern.search(line)]
 
 
 def _calls(frame: Frame, body: list[ast.stmt]) -> Iterator[ast.Call]:
     """Yield the calls in a block (`model(x)`), except calls of torch and of methods of objects that the block makes."""
-    inside = [inner for statement in body for inner in ast.walk(statement)]
-    made = stored_names(inside)
-    for inner in inside:
-        text = dotted(inner.func) if isinstance(inner, ast.Call) else None
+    made = stored_names(name for statement in body for name in inside(statement, ast.Name))
+    for call in calls_in(body):
+        text = dotted(call.func)
         if text is None or text.partition(".")[0] in made or text.endswith(("_", ".backward", ".step", ".clone")):
             continue
-        assert isinstance(inner, ast.Call)
-        if not _name(frame, inner):
-            yield inner
+        if not _name(frame, call):
+            yield call

@@ -13,11 +13,13 @@ from graphsafe.scan.hazards.failure_handlers import Called, catches, swallows
 from graphsafe.scan.hazards.graph_syntax import (
     Function,
     Line,
+    arguments_of,
     called_name,
     calls_in,
     captures_in,
     is_host,
     is_plain_replay,
+    own,
     own_nodes,
     parents_in,
     place,
@@ -25,11 +27,10 @@ from graphsafe.scan.hazards.graph_syntax import (
 )
 from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, targets
 from graphsafe.scan.hazards.outputs.givers import called_objects
-from graphsafe.scan.hazards.owners.own_methods import class_of, meant_in, of_one_object
+from graphsafe.scan.hazards.owners import class_of, meant_in, of_one_object
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.index import dotted, elements
 
-_OPTIMIZERS = ("opt", "optim")
 _CASTS = {"half": "float16", "bfloat16": "bfloat16", "double": "float64", "float": "float32"}
 "Name of a module's method -> the data type to which the method converts the parameters."
 Owned = tuple[str, str]
@@ -42,7 +43,7 @@ def lines(found: Tables) -> Iterator[Line]:
         yield from _other_weights(table)
         yield from _other_memory(found, table)
         yield from _dropped_gradients(found, table)
-    capturing = {name: node for name, node, _ in found.functions if captures_in(node)}
+    capturing = {name: node for name, node in found.by_name.items() if captures_in(node)}
     if any(_steps_optimizer(found, name, node) for name, node in capturing.items()):
         yield from _other_rates(found, set(capturing))
     yield from _swallowed(found, capturing)
@@ -100,7 +101,7 @@ def _cast(call: ast.Call) -> str | None:
     method = called_name(call)
     if method in _CASTS:
         return _CASTS[method]
-    given = [*call.args, *(keyword.value for keyword in call.keywords)] if method == "to" else []
+    given = arguments_of(call) if method == "to" else []
     names = [name.removeprefix("torch.") for one in given if (name := dotted(one) or "").startswith("torch.")]
     return next((_CASTS.get(name, name) for name in names if {name, _CASTS.get(name)} & {*_CASTS.values()}), None)
 
@@ -117,8 +118,8 @@ def _names_before(found: Tables, table: GraphTensors, cast: str) -> bool:
 
 def _keeps_state(table: GraphTensors, optimizer: str) -> bool:
     """Return whether an optimizer may keep tensors as its state. SGD without momentum keeps none."""
-    nodes = [node for function in table.functions.values() for _, node in own_nodes(function)]
-    made = [node.value for node in nodes if isinstance(node, ast.Assign) and optimizer in map(place, node.targets)]
+    assigned = [node for function in table.functions.values() for node in own(function, ast.Assign)]
+    made = [node.value for node in assigned if optimizer in map(place, node.targets)]
     plain = [one for one in calls_in(made) if called_name(one) == "SGD" and len(one.args) < 3]
     return not any(all(keyword.arg not in ("momentum", None) for keyword in one.keywords) for one in plain)
 
@@ -130,9 +131,9 @@ def _is_later(found: Tables, table: GraphTensors, name: str, line: ast.expr) -> 
     if holding[name]:
         return name in table.replaying and all(node.lineno < line.lineno for node in holding[name])
     last = name.rpartition(".")[2]
-    classes = of_one_object(found.tree, class_of(found.tree, name))
+    classes = of_one_object(found, class_of(found, name))
     same = [one for one, _, _ in found.functions if one.rpartition(".")[2] == last]
-    overridden = sum(class_of(found.tree, one) in classes for one in same) > 1
+    overridden = sum(class_of(found, one) in classes for one in same) > 1
     if (name in table.preparing and name not in table.replaying) or overridden:
         return False
     capturing = {one.rpartition(".")[2] for one, nodes in holding.items() if nodes}
@@ -160,13 +161,14 @@ def _switches(table: GraphTensors, name: str, call: ast.Call) -> bool:
     """Return whether a module was captured in training mode, and replays follow the call that switches it to evaluation
     mode."""
     module = (dotted(call.func) or "").removesuffix(".eval")
-    own = calls_in([table.functions[name]])
-    later = [one for one in own if one.lineno >= call.lineno]
-    nodes = [node for other in {name, *table.preparing} for _, node in own_nodes(table.functions[other])]
-    made = [node.value for node in nodes if isinstance(node, ast.Assign) and module in map(place, node.targets)]
+    later = [one for one in calls_in([table.functions[name]]) if one.lineno >= call.lineno]
+    functions = [table.functions[other] for other in {name, *table.preparing}]
+    assigned = [node for function in functions for node in own(function, ast.Assign)]
+    made = [node.value for node in assigned if module in map(place, node.targets)]
     switched = any(called_name(one) == "eval" for one in calls_in(made)) or any(
-        isinstance(node, ast.Call) and dotted(node.func) in (f"{module}.eval", f"{module}.train") and node not in later
-        for node in nodes
+        dotted(one.func) in (f"{module}.eval", f"{module}.train") and one not in later
+        for function in functions
+        for one in own(function, ast.Call)
     )
     return (
         any(map(is_plain_replay, later))
@@ -180,12 +182,10 @@ def _switches(table: GraphTensors, name: str, call: ast.Call) -> bool:
 def turned_over(function: Function) -> Mapping[str, str]:
     """Map loop variables to the modules whose parameters or buffers the loops visit. `for p in self.net.parameters():`
     maps `p` to `self.net`."""
-    nodes = [node for _, node in own_nodes(function)]
-    made = {place(node.targets[0]): node.value for node in nodes if isinstance(node, ast.Assign)}
+    made = {place(node.targets[0]): node.value for node in own(function, ast.Assign)}
     return {
         name.id: holder
-        for loop in nodes
-        if isinstance(loop, ast.For)
+        for loop in own(function, ast.For)
         for target, walked in _walks(loop.target, made.get(place(loop.iter) or "", loop.iter))
         for holder, _, walk in [(dotted(walked.func) or "").rpartition(".")]
         if walk in ("parameters", "named_parameters", "buffers", "named_buffers")
@@ -246,14 +246,10 @@ def _dropped_gradients(found: Tables, table: GraphTensors) -> Iterator[Line]:
     for name, function in beside.items():
         calls = calls_in(function.body)
         for call in calls if any(map(_is_optimizer_step, calls)) else ():
-            kept = [word for word in call.keywords if word.arg == "set_to_none"] or call.args
-            if called_name(call) == "zero_grad" and not any(_is_false(word) for word in kept):
+            given = [word.value for word in call.keywords if word.arg == "set_to_none"] or call.args
+            drops = all(isinstance(one, ast.Constant) and one.value is True for one in given)
+            if called_name(call) == "zero_grad" and drops:
                 yield Line(name, "grads-dropped", call, ast.unparse(call))
-
-
-def _is_false(given: ast.keyword | ast.expr) -> bool:
-    value = given.value if isinstance(given, ast.keyword) else given
-    return not (isinstance(value, ast.Constant) and value.value is True)
 
 
 # learning rates
@@ -261,7 +257,10 @@ def _is_false(given: ast.keyword | ast.expr) -> bool:
 
 def _steps_optimizer(found: Tables, name: str, function: Function) -> bool:
     """Return whether the captured block of a function steps an optimizer, itself or through a function of the file."""
-    by_name = {**{name.rpartition(".")[2]: node for name, node, _ in found.functions}, **_meant_in(found, name)}
+    by_name = {
+        **{name.rpartition(".")[2]: node for name, node, _ in found.functions},
+        **meant_in(found, class_of(found, name)),
+    }
     for block in captures_in(function):
         calls = calls_in(block.body)
         called = [by_name[last] for call in calls if (last := called_name(call)) in by_name]
@@ -272,7 +271,7 @@ def _steps_optimizer(found: Tables, name: str, function: Function) -> bool:
 
 def _is_optimizer_step(call: ast.Call) -> bool:
     holder, _, name = (dotted(call.func) or "").rpartition(".")
-    return name == "step" and holder.rpartition(".")[2].startswith(_OPTIMIZERS)
+    return name == "step" and holder.rpartition(".")[2].startswith("opt")
 
 
 def _other_rates(found: Tables, capturing: set[str]) -> Iterator[Line]:
@@ -282,14 +281,12 @@ def _other_rates(found: Tables, capturing: set[str]) -> Iterator[Line]:
     for name, function, _ in found.functions:
         if name in capturing:
             continue
-        nodes = [node for _, node in own_nodes(function)]
-        for call in [node for node in nodes if isinstance(node, ast.Call)]:
+        for call in own(function, ast.Call):
             holder, _, method = (dotted(call.func) or "").rpartition(".")
             if method == "step" and not schedules.isdisjoint(_owned(found, name, holder)):
                 yield Line(name, "rate-changed", call, ast.unparse(call.func))
-        loops = [node for node in nodes if isinstance(node, ast.For) and _is_groups(node.iter)]
-        groups = {place(loop.target) for loop in loops} - {None}
-        for node in nodes:
+        groups = {place(loop.target) for loop in own(function, ast.For) if _is_groups(loop.iter)} - {None}
+        for _, node in own_nodes(function):
             target = next(iter(targets(node)), None)
             if not isinstance(target, ast.Subscript) or not isinstance(target.slice, ast.Constant):
                 continue
@@ -306,9 +303,9 @@ def _schedules(found: Tables) -> Iterator[Owned]:
     0.9)`."""
     made: dict[Owned, ast.Call] = {}
     for function, body in [("", found.tree), *((name, node) for name, node, _ in found.functions)]:
-        for _, node in own_nodes(body):
-            text = place(node.targets[0]) if isinstance(node, ast.Assign) else None
-            if text is not None and isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+        for node in own(body, ast.Assign):
+            text = place(node.targets[0])
+            if text is not None and isinstance(node.value, ast.Call):
                 made[_owned(found, function, text)[0]] = node.value
     for (cls, name), call in made.items():
         text = place(call.args[0]) if call.args else None
@@ -324,7 +321,7 @@ def _owned(found: Tables, function: str, name: str) -> Sequence[Owned]:
     several classes; the function's own class comes first."""
     if not name.startswith("self."):
         return [("", name)]
-    return [(cls, name) for cls in of_one_object(found.tree, class_of(found.tree, function))]
+    return [(cls, name) for cls in of_one_object(found, class_of(found, function))]
 
 
 def _is_groups(node: ast.expr) -> bool:
@@ -339,24 +336,19 @@ def _swallowed(found: Tables, capturing: dict[str, Function]) -> Iterator[Line]:
     `suppress`."""
     names = {name.rpartition(".")[2] for name in capturing}
     unique = {name for name in names if found.functions_called(name) == 1}
-    by_name = {name: function for name, function, _ in found.functions}
     for name, function, _ in found.functions if capturing else ():
         owner = name.rpartition(".")[0]
-        methods = _meant_in(found, name)
-        own = {f"self.{last}" for last in names if methods.get(last) in capturing.values()}
+        methods = meant_in(found, class_of(found, name))
+        captures = {f"self.{last}" for last in names if methods.get(last) in capturing.values()}
         for _, node in own_nodes(function) if name not in capturing else ():
             if not isinstance(node, (ast.Try, ast.With)):
                 continue
-            calls = (one for one in calls_in(node.body) if called_name(one) in unique or dotted(one.func) in own)
+            calls = (one for one in calls_in(node.body) if called_name(one) in unique or dotted(one.func) in captures)
             call = next(calls, None)
-            ends = _ends(node, call, function, partial(_own, by_name, owner)) if call is not None else iter(())
+            ends = _ends(node, call, function, partial(_own, found.by_name, owner)) if call is not None else iter(())
             end = next(ends, None)
             if call is not None and end is not None:
                 yield Line(name, "swallowed", end, ast.unparse(call))
-
-
-def _meant_in(found: Tables, function: str) -> Mapping[str, Function]:
-    return meant_in(found.tree, ((name, node) for name, node, _ in found.functions), class_of(found.tree, function))
 
 
 def _own(functions: Mapping[str, Function], owner: str, call: ast.Call) -> Function | None:

@@ -17,6 +17,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     called_name,
     captures_in,
     is_plain_replay,
+    own,
     own_nodes,
     parents_in,
     place,
@@ -81,10 +82,10 @@ def lines(found: Tables) -> Iterator[Line]:
             if stream is None:
                 continue
             if stream[1] in made:
-                yield from (
-                    Line(name, "taken-early", call, ast.unparse(call)) for call in _taken(block, function, owners)
-                )
-            copies = _copies(block, _made_in(function) - _read_by_graphs(function))
+                for call in _taken(block, function, owners):
+                    yield Line(name, "taken-early", call, ast.unparse(call))
+            captured = {name for graph in captures_in(function) for part in graph.body for name in _roots(part)}
+            copies = _copies(block, _made_in(function) - captured)
             if not order.stops and not _among(stream, order.waiting | order.handed):
                 yield from (Line(name, "given-early", call, ast.unparse(call)) for call in _given(block, function))
             if not _among(stream, order.waiting):
@@ -211,15 +212,13 @@ def _taken(block: ast.AST, function: Function, owners: Sequence[GraphTensors]) -
 
 
 def _roots(node: ast.AST) -> set[str]:
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+    return {one.id for one in inside(node, ast.Name)}
 
 
 def _made_in(function: Function) -> set[str]:
     """Return the local names, except those that only ever name parts of existing objects: `layer = self.layers[i]`."""
-    nodes = [node for _, node in own_nodes(function)]
-    parts = {name for node in nodes for name in _parts_named(node)}
-    others = [node for node in nodes if isinstance(node, ast.Name) and id(node) not in parts]
-    return stored_names(others)
+    parts = {name for _, node in own_nodes(function) for name in _parts_named(node)}
+    return stored_names(name for name in own(function, ast.Name) if id(name) not in parts)
 
 
 def _parts_named(node: ast.AST) -> Iterator[int]:
@@ -246,15 +245,10 @@ def _whole(value: ast.expr) -> ast.expr:
     return value
 
 
-def _read_by_graphs(function: Function) -> set[str]:
-    """Return the names that a function binds before its captures, and that the captures read."""
-    return {name for block in captures_in(function) for statement in block.body for name in _roots(statement)}
-
-
 def _copies(block: ast.AST, made: set[str]) -> Iterator[ast.Call]:
     """Yield the calls of `x.copy_(…, non_blocking=True)`, unless `x` or its owner is one of the local names `made`."""
-    for call in ast.walk(block):
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "copy_":
+    for call in inside(block, ast.Call):
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "copy_":
             base = call.func.value
             target = place(base.value if isinstance(base, ast.Subscript) and place(base) is None else base)
             is_async = any(word.arg == "non_blocking" for word in call.keywords)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from graphsafe.scan.domain.record import Record
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.hazards.graph_syntax import Function, called_name, own_nodes
+from graphsafe.scan.hazards.graph_syntax import Function, called_name, own
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node, source_text
 from graphsafe.scan.symbols.blocks import parameters
 from graphsafe.scan.symbols.index import FunctionFacts, dotted
@@ -51,14 +51,10 @@ def _holders(frame: Frame, name: str) -> Iterator[str | None]:
         if not any("register_generator_state" in line for line in lines[facts.line - 1 : facts.end_line]):
             continue
         node = frame.project.function_node(f"{frame.path}::{facts.name}")
-        for _, call in own_nodes(node) if node is not None else ():
-            given = call.args[0] if isinstance(call, ast.Call) and call.args else None
-            if isinstance(given, ast.Attribute) and given.attr == name and _registers(call):
+        for call in own(node, ast.Call) if node is not None else ():
+            given = call.args[0] if called_name(call) == "register_generator_state" and call.args else None
+            if isinstance(given, ast.Attribute) and given.attr == name:
                 yield _class_of(frame, given.value, node, facts)
-
-
-def _registers(call: ast.AST) -> bool:
-    return isinstance(call, ast.Call) and called_name(call) == "register_generator_state"
 
 
 def _class_of(frame: Frame, holder: ast.expr, node: Function | None, facts: FunctionFacts) -> str | None:
@@ -93,12 +89,9 @@ def is_seeded(frame: Frame) -> bool:
     file = frame.project.files.index(frame.path)
     if file is None or not frame.project.files.search(frame.path, SEEDED):
         return False
-    seeding = [
-        number for number, line in enumerate(frame.project.files.source(frame.path).lines, 1) if SEEDED.search(line)
-    ]
-    return any(
-        facts.holds(number) for facts in file.functions.values() if not ONCE.match(facts.name) for number in seeding
-    )
+    seeding = frame.project.files.lines_with(frame.path, SEEDED)
+    functions = [facts for facts in file.functions.values() if not ONCE.match(facts.name)]
+    return any(facts.holds(number) for facts in functions for number in seeding)
 
 
 def only_in_training(frame: Frame, node: ast.Call) -> bool:
@@ -136,9 +129,8 @@ def _training_lines(function: ast.AST) -> Sequence[tuple[int, int]]:
     flag."""
     tests: list[tuple[ast.expr | ast.stmt, ast.expr]] = [(node, node.test) for node in inside(function, ast.If)]
     tests += [(node, node.test) for node in inside(function, ast.IfExp)]
-    tests += [
-        (node, part) for node in inside(function, ast.BoolOp) if isinstance(node.op, ast.And) for part in node.values
-    ]
+    both = [node for node in inside(function, ast.BoolOp) if isinstance(node.op, ast.And)]
+    tests += [(node, part) for node in both for part in node.values]
     asking = [node for node, test in tests if TRAINING.search(source_text(test))]
     return [(node.lineno, node.end_lineno or node.lineno) for node in asking]
 

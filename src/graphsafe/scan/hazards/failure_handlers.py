@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from graphsafe.scan.hazards.graph_syntax import Function, own_nodes
+from graphsafe.scan.hazards.graph_syntax import Function, own, own_nodes
 from graphsafe.scan.symbols.index import dotted
 
 FAILURES = frozenset(("Exception", "BaseException", "RuntimeError", "AcceleratorError"))
@@ -67,16 +67,12 @@ def _raises_later(handler: ast.ExceptHandler, function: Function) -> bool:
     """Return whether a line after the handler raises a value that the handler stored, or tests the stored value and
     raises: `if failure is not None: raise RuntimeError("no graph") from failure`."""
     kept = {text for inner in _inside(handler.body) for text in _kept(inner)}
-    for _, node in own_nodes(function) if kept else ():
-        if isinstance(node, ast.Raise):
-            told: list[ast.AST] = [node]
-        elif isinstance(node, ast.If) and any(isinstance(one, ast.Raise) for one in (*node.body, *node.orelse)):
-            told = [node.test]
-        else:
-            continue
-        if node.lineno > (handler.end_lineno or handler.lineno) and any(_names(one, kept) for one in told):
-            return True
-    return False
+    told: list[ast.stmt | ast.expr] = [*own(function, ast.Raise)]
+    for branch in own(function, ast.If):
+        if any(isinstance(one, ast.Raise) for one in (*branch.body, *branch.orelse)):
+            told.append(branch.test)
+    last = handler.end_lineno or handler.lineno
+    return any(one.lineno > last and _names(one, kept) for one in told)
 
 
 def _kept(node: ast.AST) -> Iterator[str]:

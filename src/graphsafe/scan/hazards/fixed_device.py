@@ -7,6 +7,7 @@ import ast
 from graphsafe.report.model import Level
 from graphsafe.scan.domain.values import Lib
 from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.hazards.graph_syntax import arguments_of
 from graphsafe.scan.symbols.index import dotted
 
 _DEVICES = ("torch.device", "torch.cuda.device")
@@ -56,7 +57,7 @@ def _literal(frame: Frame, node: ast.expr) -> str | None:
     """Return the device that an expression names without any variable, such as `cuda` or `cuda:0`, or None."""
     if not isinstance(node, ast.Call):
         return _of_constant(node)
-    parts = [_of_constant(one) for one in (*node.args, *(keyword.value for keyword in node.keywords))]
+    parts = [*map(_of_constant, arguments_of(node))]
     if not parts or None in parts:
         return None
     function = frame.evaluate_quietly(node.func)

@@ -57,18 +57,12 @@ def kept(frame: Frame, node: ast.Call, receiver: Value, arguments: Arguments) ->
     is_local = type(receiver) is Sequence and receiver.held_by is None
     if is_local and (frame.node is None or id(node) not in _in_loops(frame.node)):
         return
-    for value in _parts(arguments.positional):
-        for option in options(value):
-            if type(option) is Tensor and _is_output(frame, option):
+    for option in (option for value in _parts(arguments.positional) for option in options(value)):
+        if type(option) is Tensor and option.attr is not None and not option.fresh:
+            ref, _, name = option.attr.rpartition(".")
+            if name in of_class(frame, ref).outputs:
                 frame.emit("AttrWrite", "output-kept", node, value=f"`{option.name or '…'}`")
                 return
-
-
-def _is_output(frame: Frame, tensor: Tensor) -> bool:
-    if tensor.attr is None or tensor.fresh:
-        return False
-    ref, _, name = tensor.attr.rpartition(".")
-    return name in of_class(frame, ref).outputs
 
 
 def _parts(values: Iterable[Value]) -> Iterator[Value]:
@@ -106,14 +100,10 @@ def _table(project: Project, ref: str) -> GraphTensors | None:
     """Return the table of a class, or None if the class is not in the project or captures nothing."""
     path, _, name = ref.partition("::")
     facts = project.class_facts(ref) if name else None
-    if facts is None or not any(_captures(project, f"{path}::{method}") for method in facts.methods.values()):
+    methods = [project.function_facts(f"{path}::{method}") for method in facts.methods.values()] if facts else []
+    if not any(method is not None and method.captures for method in methods):
         return None
     return class_table(spelled_out(parse(project.files.source(path).text)), name)
-
-
-def _captures(project: Project, method: str) -> bool:
-    facts = project.function_facts(method)
-    return facts is not None and facts.captures
 
 
 def _add_inherited(project: Project, ref: str, table: GraphTensors) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple, TypeGuard, TypeVar
 
 from graphsafe.report.model import Confidence
 from graphsafe.scan.sources.node_memo import children, inside, memoize_on_node
 from graphsafe.scan.symbols.index import CAPTURE_ENDS, dotted
 
+Node = TypeVar("Node", bound=ast.AST)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 CaptureBlock = ast.With | ast.AsyncWith
 WHOLE = frozenset(("copy_", "fill_", "zero_"))
@@ -49,6 +50,11 @@ def _own_nodes(function: Function | ast.Module) -> Sequence[tuple[ast.AST | None
     return found
 
 
+def own(function: Function | ast.Module, kind: type[Node]) -> list[Node]:
+    """Return the nodes of one kind in a function, except those of nested functions and classes."""
+    return [node for _, node in own_nodes(function) if isinstance(node, kind)]
+
+
 def parents_in(function: Function | ast.Module) -> dict[ast.AST, ast.AST]:
     """Map the nodes of `own_nodes` to their parents."""
     return {child: parent for parent, child in own_nodes(function)}
@@ -57,6 +63,13 @@ def parents_in(function: Function | ast.Module) -> dict[ast.AST, ast.AST]:
 def captures_in(function: Function) -> list[CaptureBlock]:
     """Return the blocks of a function that capture a graph, except blocks of functions inside it."""
     return [node for _, node in own_nodes(function) if isinstance(node, CaptureBlock) and captures(node)]
+
+
+def graphs_of(block: CaptureBlock) -> set[str]:
+    """Return the names of the graphs into which a block captures: `self.graph`."""
+    calls = [item.context_expr for item in block.items if is_capture(item)]
+    names = {place(call.args[0]) for call in calls if isinstance(call, ast.Call) and call.args}
+    return {name for name in names if name is not None}
 
 
 def with_statements(node: ast.AST) -> list[CaptureBlock]:
@@ -78,6 +91,16 @@ def calls_in(body: Sequence[ast.AST]) -> list[ast.Call]:
     return [inner for node in body for inner in inside(node, ast.Call)]
 
 
+def arguments_of(call: ast.Call) -> list[ast.expr]:
+    """Return the arguments of a call, positional and by keyword."""
+    return [*call.args, *(word.value for word in call.keywords)]
+
+
+def known_to(call: ast.Call) -> list[ast.expr]:
+    """Return the arguments of a call and the object whose method is called."""
+    return [*arguments_of(call), *([call.func.value] if isinstance(call.func, ast.Attribute) else ())]
+
+
 def called_name(call: ast.Call) -> str:
     """Return the last part of the called function's name: `step` for `self.runner.step(x)` and for
     `runner().step(x)`."""
@@ -89,6 +112,15 @@ def ancestors(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast
     while node in parents:
         node = parents[node]
         yield node
+
+
+def following(statement: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Sequence[ast.stmt]:
+    """Return the statements after a statement, in the same block."""
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(parents.get(statement), name, None)
+        if isinstance(block, list) and statement in block:
+            return block[block.index(statement) + 1 :]
+    return ()
 
 
 def loop_around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.AST | None:
@@ -265,16 +297,24 @@ def is_view_of(node: ast.expr, text: str) -> bool:
     return place(node) == text
 
 
-def written(node: ast.Assign | ast.Call) -> ast.expr | None:
+def written(node: ast.AST | None) -> ast.expr | None:
     """Return the target of a write, or None if the node writes nothing: `buf[:n]` for `buf[:n] = x` and
     `buf[:n].copy_(x)`, `buf` for `buf.zero_()` and for `torch.add(x, y, out=buf)`."""
     if isinstance(node, ast.Assign):
         return node.targets[0] if len(node.targets) == 1 else None
+    if not isinstance(node, ast.Call):
+        return None
     for keyword in node.keywords:
         if keyword.arg == "out":
             return keyword.value
     function = node.func
     return function.value if isinstance(function, ast.Attribute) and function.attr in WHOLE else None
+
+
+def constructed(value: ast.expr) -> str | None:
+    """Return the class of the object that an expression makes. A name with a capital letter counts as a class."""
+    name = (dotted(value.func) or "").rpartition(".")[2] if isinstance(value, ast.Call) else ""
+    return name if name[:1].isupper() else None
 
 
 _SHAPED = frozenset("repeat view reshape expand unsqueeze flatten to cuda clone contiguous float long int".split())

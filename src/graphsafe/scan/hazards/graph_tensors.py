@@ -14,16 +14,18 @@ from dataclasses import dataclass, field
 from graphsafe.scan.hazards.graph_syntax import (
     CaptureBlock,
     Function,
+    arguments_of,
     calls_in,
     captures,
+    constructed,
     entry,
     functions_in,
     head,
     is_plain_replay,
     is_view_of,
+    own,
     own_names,
     own_nodes,
-    parents_in,
     place,
     viewed,
     with_statements,
@@ -102,7 +104,12 @@ class Tables:
     "Every function by its qualified name, with the tables of the names that are visible in it."
     tree: ast.Module = field(default_factory=lambda: ast.Module([], []))
     imported: Mapping[str, frozenset[int] | None] = field(default_factory=dict)
-    "The methods of imported classes that return a graph's outputs (imported_runners.py)."
+    "The methods of imported classes that return a graph's outputs (outputs/givers.py)."
+
+    @property
+    def by_name(self) -> dict[str, Function]:
+        """The functions by their qualified names."""
+        return {name: node for name, node, _ in self.functions}
 
     def functions_called(self, name: str) -> int:
         """Return the number of functions with this name in the file, in any class."""
@@ -117,12 +124,10 @@ class Tables:
 
 def _only_copies(method: Function) -> bool:
     given = {argument.arg for argument in method.args.args[1:]}
-    parents = parents_in(method)
-    used = [node for node in parents if isinstance(node, ast.Name) and node.id in given]
-    writes = [parents[node] for node in used]
+    uses = [parent for parent, node in own_nodes(method) if isinstance(node, ast.Name) and node.id in given]
     return all(
         isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr.endswith("_")
-        for call in writes
+        for call in uses
     )
 
 
@@ -139,20 +144,19 @@ def class_table(tree: ast.Module, name: str) -> GraphTensors | None:
     for part in name.split("."):
         scope = next((node for node in _definitions(body) if node.name == part), None)
         body = scope.body if scope is not None else ()
-    own = _table(scope, name) if isinstance(scope, ast.ClassDef) else None
-    return own if own is not None and own.blocks else None
+    table = _table(scope, name) if isinstance(scope, ast.ClassDef) else None
+    return table if table is not None and table.blocks else None
 
 
 def _of_scope(body: Iterable[ast.stmt], prefix: str, shared: list[GraphTensors], found: Tables) -> None:
     for node in _definitions(body):
-        own = _table(node, f"{prefix}{node.name}")
-        if own.blocks and (own.inputs or own.outputs):
-            found.all.append(own)
-        if isinstance(node, ast.ClassDef):
-            _of_scope(node.body, f"{prefix}{node.name}.", [own], found)
-        else:
-            found.functions.append((f"{prefix}{node.name}", node, [own, *shared]))
-            _of_scope(node.body, f"{prefix}{node.name}.", [own, *shared], found)
+        table = _table(node, f"{prefix}{node.name}")
+        if table.blocks and (table.inputs or table.outputs):
+            found.all.append(table)
+        visible = [table] if isinstance(node, ast.ClassDef) else [table, *shared]
+        if not isinstance(node, ast.ClassDef):
+            found.functions.append((f"{prefix}{node.name}", node, visible))
+        _of_scope(node.body, f"{prefix}{node.name}.", visible, found)
 
 
 def _definitions(body: Iterable[ast.stmt]) -> Iterator[Function | ast.ClassDef]:
@@ -221,57 +225,52 @@ def _returned_by_captures(scope: ast.AST, blocks: Sequence[CaptureBlock]) -> Ite
     returning = {
         node.name
         for node in functions_in(scope)
-        for _, inner in own_nodes(node)
-        if isinstance(inner, ast.Return) and any(block.body[-1] is inner for block in blocks)
+        for inner in own(node, ast.Return)
+        if any(block.body[-1] is inner for block in blocks)
     }
-    for node in ast.walk(scope) if returning else ():
-        call = node.value if isinstance(node, ast.Assign) else None
+    for node in inside(scope, ast.Assign) if returning else ():
+        call = node.value
         if isinstance(call, ast.Call) and (dotted(call.func) or "").removeprefix("self.") in returning:
-            yield from filter(None, map(place, _bound_by(node)))
+            yield from filter(None, map(place, targets(node)))
 
 
 def captured_names(body: CaptureBlock | Function) -> Iterator[str]:
     """Yield the names of the methods that captured code calls on `self`."""
-    for inner in (inner for statement in body.body for inner in ast.walk(statement)):
-        name = (dotted(inner.func) or "") if isinstance(inner, ast.Call) else ""
+    for call in calls_in(body.body):
+        name = dotted(call.func) or ""
         if name.startswith("self.") and name.count(".") == 1:
             yield name.removeprefix("self.")
 
 
 def note_captured(found: GraphTensors, block: Code) -> None:
     """Add the names that captured code reads and binds, except the local names of a called function."""
-    own = own_names(block) - {"self"} if isinstance(block, (ast.FunctionDef, ast.AsyncFunctionDef)) else ()
+    local = own_names(block) - {"self"} if isinstance(block, (ast.FunctionDef, ast.AsyncFunctionDef)) else ()
     body = [block.body] if isinstance(block, ast.Lambda) else block.body
     for inner in (inner for statement in body for inner in ast.walk(statement)):
         for value in _read_by(inner):
             text = viewed(value)
-            if text is not None and head(text) not in own:
+            if text is not None and head(text) not in local:
                 found.inputs.add(text)
                 if place(value) is None:
                     found.parts.add(text)
-        found.spread.update(_spread_by(inner))
-        bound = filter(None, (place(one) or entry(one) for one in _bound_by(inner)))
-        found.outputs.update(text for text in bound if head(text) not in own)
-        found.updated.update(text for text in _changed_by(inner) if head(text) not in own)
+        if isinstance(inner, ast.Call):  # `model(*self.inputs)`, `model(**self.inputs)`
+            spread = [value.value for value in inner.args if isinstance(value, ast.Starred)]
+            spread += [word.value for word in inner.keywords if word.arg is None]
+            found.spread.update(filter(None, map(place, spread)))
+        bound = [place(one) or entry(one) for one in targets(inner)] if isinstance(inner, ast.Assign) else []
+        found.outputs.update(text for text in bound if text is not None and head(text) not in local)
+        found.updated.update(text for text in _changed_by(inner) if head(text) not in local)
     found.inputs -= found.outputs
 
 
 def _read_by(node: ast.AST) -> list[ast.expr]:
     """Return the operands that a call, an operator or an assignment reads."""
     if isinstance(node, ast.Call):
-        given = [*node.args, *(keyword.value for keyword in node.keywords)]
         # In `model(*self.inputs)`, the tuple of inputs counts as one tensor.
-        return [value.value if isinstance(value, ast.Starred) else value for value in given]
+        return [value.value if isinstance(value, ast.Starred) else value for value in arguments_of(node)]
     if isinstance(node, ast.BinOp):
         return [node.left, node.right]
     return [node.value] if isinstance(node, ast.Assign) else []
-
-
-def _spread_by(node: ast.AST) -> Iterator[str]:
-    """Yield the containers that a call unpacks: `model(*self.inputs)`, `model(**self.inputs)`."""
-    if isinstance(node, ast.Call):
-        given = [value.value for value in node.args if isinstance(value, ast.Starred)]
-        yield from filter(None, map(place, (*given, *(word.value for word in node.keywords if word.arg is None))))
 
 
 def _changed_by(node: ast.AST) -> Iterator[str]:
@@ -279,19 +278,13 @@ def _changed_by(node: ast.AST) -> Iterator[str]:
     `self.x[:n] = y`."""
     changed: list[ast.expr] = []
     if isinstance(node, ast.Assign):
-        changed += [one.value for one in _bound_by(node) if isinstance(one, ast.Subscript) and takes_slice(one)]
+        changed += [one.value for one in targets(node) if isinstance(one, ast.Subscript) and takes_slice(one)]
     elif isinstance(node, ast.Call):
         changed += [word.value for word in node.keywords if word.arg == "out"]
         function = node.func
         if isinstance(function, ast.Attribute) and re.fullmatch(r"[a-z]\w*[a-z0-9]_", function.attr):
             changed.append(function.value)
     yield from filter(None, map(viewed, changed))
-
-
-def _bound_by(node: ast.AST) -> Iterator[ast.expr]:
-    """Yield the targets of an assignment. The elements of a tuple are yielded separately."""
-    for target in node.targets if isinstance(node, ast.Assign) else ():
-        yield from elements(target)
 
 
 def bindings(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -326,25 +319,23 @@ def _functions(scope: Function | ast.ClassDef, name: str) -> Iterator[tuple[str,
 
 def _filled(function: Function) -> Iterator[str]:
     """Yield the names of tensors that a function writes into."""
-    for _, inner in own_nodes(function):
-        if isinstance(inner, ast.Call):
-            target = written(inner)
-            text = place(target.value if isinstance(target, ast.Subscript) else target) if target is not None else None
-            if text is not None:
-                yield text
+    for target in filter(None, map(written, own(function, ast.Call))):
+        text = place(target.value if isinstance(target, ast.Subscript) else target)
+        if text is not None:
+            yield text
 
 
 def _note_touches(found: GraphTensors, function: str, node: Function, known: Set[str]) -> None:
     """Add the uses of these tensors in a function, outside captures, in the order of the code."""
-    inside = {id(inner) for block in found.blocks for statement in block.body for inner in ast.walk(statement)}
-    own = [inner for _, inner in own_nodes(node)]
-    if any(inner in found.blocks for inner in own):
+    captured = {id(inner) for block in found.blocks for statement in block.body for inner in ast.walk(statement)}
+    nodes = [inner for _, inner in own_nodes(node)]
+    if any(inner in found.blocks for inner in nodes):
         found.capturing.add(function)
-    if any(map(is_plain_replay, own)):
+    if any(map(is_plain_replay, nodes)):
         found.replaying.add(function)
     # A name that an inner function assigns is the inner function's own variable.
-    hidden = {argument.arg for argument in ast.walk(node.args) if isinstance(argument, ast.arg)}
-    lines = [inner for inner in own if id(inner) not in inside and isinstance(inner, (ast.expr, ast.stmt))]
+    hidden = {argument.arg for argument in inside(node.args, ast.arg)}
+    lines = [inner for inner in nodes if id(inner) not in captured and isinstance(inner, (ast.expr, ast.stmt))]
     for inner in sorted(lines, key=lambda inner: (inner.lineno, inner.col_offset)):
         if isinstance(inner, (ast.Assign, ast.Call)):
             target = written(inner)
@@ -355,16 +346,12 @@ def _note_touches(found: GraphTensors, function: str, node: Function, known: Set
                 found.filled.setdefault(text or "", []).append((function, inner.lineno))
         if isinstance(inner, ast.Assign):
             bound, values = [*filter(None, map(place, targets(inner)))], {place(to): one for to, one in bindings(inner)}
-            if _makes_object(inner.value):
+            if constructed(inner.value) is not None:
                 # Replacing an object also replaces its tensors: `self.state = State(h)`.
                 bound += [name for name in known if name.startswith(tuple(f"{text}." for text in bound))]
             for text in bound:
                 if text in known and not is_view_of(values.get(text, inner.value), text):
                     found.bound.setdefault(text, []).append((function, inner))
-
-
-def _makes_object(value: ast.expr) -> bool:
-    return isinstance(value, ast.Call) and (dotted(value.func) or "").rpartition(".")[2][:1].isupper()
 
 
 def _note_preparing(found: GraphTensors, is_class: bool) -> None:
@@ -376,9 +363,9 @@ def _note_preparing(found: GraphTensors, is_class: bool) -> None:
     by_name = {qualified.rpartition(".")[2]: qualified for qualified in found.functions}
     calls = {
         qualified: [
-            (inner.lineno, by_name[name.removeprefix("self.")])
-            for _, inner in own_nodes(node)
-            if isinstance(inner, ast.Call) and (name := dotted(inner.func) or "").removeprefix("self.") in by_name
+            (call.lineno, by_name[name])
+            for call in own(node, ast.Call)
+            if (name := (dotted(call.func) or "").removeprefix("self.")) in by_name
         ]
         for qualified, node in found.functions.items()
     }

@@ -14,7 +14,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     calls_in,
     captures_in,
     loop_around,
-    own_nodes,
+    own,
     parents_in,
     place,
     stored_names,
@@ -30,12 +30,11 @@ Helpers = Mapping[str, Function]
 
 def own_helpers(found: Tables) -> Helpers:
     """Return the helpers that a file defines."""
-    capturing = {name: node for name, node, _ in found.functions if captures_in(node)}
-    return {name.removesuffix(".__init__"): node for name, node in capturing.items() if _is_plain(name)}
-
-
-def _is_plain(name: str) -> bool:
-    return "." not in name.removesuffix(".__init__")
+    return {
+        plain: node
+        for name, node in found.by_name.items()
+        if "." not in (plain := name.removesuffix(".__init__")) and captures_in(node)
+    }
 
 
 def note(found: Tables, helpers: Helpers) -> None:
@@ -46,9 +45,9 @@ def note(found: Tables, helpers: Helpers) -> None:
         for value, call in _handed(function, helpers):
             of_object = any(node.id == "self" for node in inside(value, ast.Name))
             handed.setdefault(name.rpartition(".")[0] if of_object else name, []).append((value, call))
-    own = {name: node for name, node, _ in found.functions}
+    functions = found.by_name
     for owner, given in handed.items():
-        scope = classes.get(owner) or own.get(owner)
+        scope = classes.get(owner) or functions.get(owner)
         if scope is None:
             continue
         table = _table(scope, given, helpers)
@@ -77,8 +76,8 @@ def _results(scope: Function | ast.ClassDef, call: ast.Call, helpers: Helpers) -
     helper = helpers[dotted(call.func) or ""]
     bound = {name for block in captures_in(helper) for name in stored_names(inside(block, ast.Name))}
     for made in [node for node in inside(scope, ast.Assign) if node.value is call]:
-        for returned in [node.value for _, node in own_nodes(helper) if isinstance(node, ast.Return)]:
-            targets, values = elements(made.targets[0]), elements(returned) if returned is not None else ()
+        for returned in [node.value for node in own(helper, ast.Return) if node.value is not None]:
+            targets, values = elements(made.targets[0]), elements(returned)
             for target, value in zip(targets, values, strict=False) if len(targets) == len(values) else ():
                 if isinstance(value, ast.Name) and value.id in bound:
                     yield from filter(None, map(place, elements(target)))
@@ -87,8 +86,8 @@ def _results(scope: Function | ast.ClassDef, call: ast.Call, helpers: Helpers) -
 def _handed(function: Function, helpers: Helpers) -> Iterator[tuple[ast.expr, ast.Call]]:
     """Yield the tensors and functions that a function passes to helpers outside its loops, each with the call."""
     parents = parents_in(function)
-    aliases = {place(node.value) for node in parents if isinstance(node, ast.Assign)}
-    for call in [node for node in parents if isinstance(node, ast.Call)]:
+    aliases = {place(node.value) for node in own(function, ast.Assign)}
+    for call in own(function, ast.Call):
         helper = helpers.get(dotted(call.func) or "")
         if helper is None or helper is function or loop_around(call, parents):
             continue
@@ -121,7 +120,7 @@ def _captured(helper: ast.AST) -> Set[str]:
         seen |= called
         parts += [nested[name] for name in called]
     names = [node for part in parts for node in inside(part, ast.Name)]
-    stored = stored_names(node for _, node in own_nodes(helper))
+    stored = stored_names(own(helper, ast.Name))
     read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
-    given = {one.arg for one in ast.walk(helper.args) if isinstance(one, ast.arg)}
+    given = {one.arg for one in inside(helper.args, ast.arg)}
     return frozenset(given & read - stored)

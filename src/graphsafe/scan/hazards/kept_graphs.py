@@ -16,9 +16,10 @@ from graphsafe.scan.hazards.graph_syntax import (
     called_name,
     captures_in,
     entry,
-    is_capture,
+    graphs_of,
     is_host,
     is_plain_replay,
+    own,
     own_nodes,
     place,
     stored_names,
@@ -49,12 +50,7 @@ class Bundle:
 def note(found: Tables) -> None:
     """For each function that replays a stored graph, add a table of the function's names for the graph's tensors."""
     fields = {node.name: _fields(node) for node in inside(found.tree, ast.ClassDef)}
-    bundles = [
-        bundle
-        for _, function, known in found.functions
-        if any(isinstance(node, (ast.With, ast.AsyncWith)) for _, node in own_nodes(function))
-        for bundle in _made(function, known, fields)
-    ]
+    bundles = [bundle for _, function, known in found.functions for bundle in _made(function, known, fields)]
     if not bundles:
         return
     for position, (name, function, known) in enumerate(found.functions):
@@ -69,15 +65,12 @@ def note(found: Tables) -> None:
 
 def _made(function: Function, known: list[GraphTensors], fields: Mapping[str, Mapping[Key, str]]) -> Iterator[Bundle]:
     """Yield the bundles in which a function stores its captured graph together with the graph's tensors."""
-    nodes = [node for _, node in own_nodes(function)]
-    items = [item for node in nodes if isinstance(node, (ast.With, ast.AsyncWith)) for item in node.items]
-    calls = [item.context_expr for item in items if is_capture(item) and isinstance(item.context_expr, ast.Call)]
-    graphs = {place(call.args[0]) for call in calls if call.args} - {None}
+    graphs = {graph for block in captures_in(function) for graph in graphs_of(block)}
     if not graphs:
         return
     inputs = set().union(*(table.inputs for table in known))
     outputs = set().union(*(table.outputs for table in known))
-    for node in nodes:
+    for _, node in own_nodes(function):
         kind, parts = _parts(node, fields)
         roles = {key: place(part) for key, part in parts.items()}
         graph = next((key for key, text in roles.items() if text in graphs), None)
@@ -108,13 +101,11 @@ def _parts(node: ast.AST, fields: Mapping[str, Mapping[Key, str]]) -> tuple[str,
 
 def _fields(cls: ast.ClassDef) -> Mapping[Key, str]:
     """Return the attribute to which each argument of a constructor is assigned, by the argument's position and name."""
-    constructor = next(
-        (node for node in cls.body if isinstance(node, ast.FunctionDef) and node.name == "__init__"), None
-    )
+    methods = [node for node in cls.body if isinstance(node, ast.FunctionDef)]
+    constructor = next((node for node in methods if node.name == "__init__"), None)
     if constructor is None:
-        declared = [
-            node.target.id for node in cls.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-        ]
+        fields = [node.target for node in cls.body if isinstance(node, ast.AnnAssign)]
+        declared = [target.id for target in fields if isinstance(target, ast.Name)]
         return {**dict(enumerate(declared)), **{name: name for name in declared}}
     parameters = [argument.arg for argument in constructor.args.args][1:]
     kept = [(name, to) for to, name in kept_names(constructor).items() if name in parameters]
@@ -127,18 +118,16 @@ def _fields(cls: ast.ClassDef) -> Mapping[Key, str]:
 def _names(name: str, function: Function, bundles: list[Bundle]) -> GraphTensors | None:
     """Return the names that a function uses for the inputs and outputs of the stored graphs that it replays. Return
     None if it replays no stored graph."""
-    nodes = [node for _, node in own_nodes(function)]
     found = GraphTensors(functions={name: function}, replaying={name})
-    for call in [node for node in nodes if is_plain_replay(node)]:
-        assert isinstance(call.func, ast.Attribute)
-        graph = call.func.value
+    replays = filter(is_plain_replay, own(function, ast.Call))
+    for graph in [call.func.value for call in replays if isinstance(call.func, ast.Attribute)]:
         for bundle in bundles:
             for texts, keys in ((found.inputs, bundle.inputs), (found.outputs, bundle.outputs)):
-                texts.update(_taken_out(bundle, graph, keys, nodes))
+                texts.update(_taken_out(bundle, graph, keys, own(function, ast.Assign)))
     return found if found.inputs or found.outputs else None
 
 
-def _taken_out(bundle: Bundle, graph: ast.expr, keys: frozenset[Key], nodes: list[ast.AST]) -> Iterator[str]:
+def _taken_out(bundle: Bundle, graph: ast.expr, keys: frozenset[Key], made: list[ast.Assign]) -> Iterator[str]:
     if bundle.kind == "attribute" and isinstance(graph, ast.Attribute) and graph.attr == bundle.graph:
         base = dotted(graph.value)
         yield from (f"{base}.{key}" for key in keys if base is not None and base != "self")
@@ -147,8 +136,8 @@ def _taken_out(bundle: Bundle, graph: ast.expr, keys: frozenset[Key], nodes: lis
         if base is not None and graph.slice.value == bundle.graph:
             yield from (f"{base}[{key!r}]" for key in keys)
     elif bundle.kind == "tuple" and isinstance(graph, ast.Name):
-        for node in nodes:
-            target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+        for node in made:
+            target = node.targets[0] if len(node.targets) == 1 else None
             names = [place(part) for part in target.elts] if isinstance(target, ast.Tuple) else []
             if len(names) == bundle.size and names[bundle.graph] == graph.id:  # type: ignore[index]
                 yield from filter(None, (names[key] for key in keys))  # type: ignore[index]
@@ -163,16 +152,15 @@ def results_of(table: GraphTensors, function: Function) -> Set[str]:
     found = set(table.overwritten)
     if isinstance(table.scope, ast.ClassDef):
         found.update(text for one in table.functions.values() for text in _kept(one))
-    nodes = [node for _, node in own_nodes(function)]
-    stored = [node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
-    first = min((node.lineno for node in nodes if is_plain_replay(node)), default=0)
+    stored = [name for name in own(function, ast.Name) if isinstance(name.ctx, ast.Store)]
+    first = min((call.lineno for call in own(function, ast.Call) if is_plain_replay(call)), default=0)
     # A name that is bound again after the replay, as in `out = out.clone()`, may stand for another tensor.
     later = {name.id for name in stored if name.lineno > first > 0}
     names = [name.id for name in stored]
     taken = {
         target.id
-        for node in nodes
-        if isinstance(node, ast.Assign) and viewed(node.value) in found - later
+        for node in own(function, ast.Assign)
+        if viewed(node.value) in found - later
         for target in node.targets
         if isinstance(target, ast.Name) and names.count(target.id) == 1
     }
@@ -183,10 +171,9 @@ def _kept(function: Function) -> Iterator[str]:
     """Yield the attributes and tables in which a function stores tensors that its captures bind to local names."""
     for block in captures_in(function):
         end = block.end_lineno or block.lineno
-        later = [node for _, node in own_nodes(function) if getattr(node, "lineno", 0) > end]
-        made = {*_bound_in(block)} - stored_names(later)
-        for node in later:
-            for target, value in bindings(node) if isinstance(node, ast.Assign) else ():
+        made = {*_bound_in(block)} - stored_names(name for name in own(function, ast.Name) if name.lineno > end)
+        for node in [one for one in own(function, ast.Assign) if one.lineno > end]:
+            for target, value in bindings(node):
                 text = place(target) or entry(target)
                 if text is not None and text.startswith("self.") and viewed(value) in made:
                     yield text

@@ -6,16 +6,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import NamedTuple
 
 from graphsafe.scan.hazards.graph_syntax import (
     LOOPS,
     Function,
     Line,
+    arguments_of,
     called_name,
+    following,
     is_plain_replay,
     loop_around,
-    own_nodes,
+    own,
     parents_in,
     place,
     run_together,
@@ -61,12 +62,12 @@ def lines(found: Tables) -> Iterator[Line]:
             giving[function] = passed
     names = names_of(found, giving)
     kept: set[str] = set()
-    for handed in _handed_on(found, giving, names):
-        kept.add(handed.source)
-        yield _line(handed.function, handed.node)
+    for source, line in _handed_on(found, names):
+        kept.add(source)
+        yield line
     for function, node, _ in found.functions:
         parents = parents_in(node)
-        made = [inner for inner in parents if isinstance(inner, ast.Call) and source_of(inner, names) is not None]
+        made = [call for call in own(node, ast.Call) if source_of(call, names) is not None]
         for call in made:
             name = source_of(call, names) or ""
             result = with_views(call, parents) if giving[name].parts is None else call
@@ -76,10 +77,8 @@ def lines(found: Tables) -> Iterator[Line]:
                 continue
             if keeping is not None or _read_after_next(call, giving[name], made, parents):
                 kept.add(name)
-                line = keeping or call
-                yield Line(
-                    function, "output-kept", line, ast.unparse(line.func if isinstance(line, ast.Call) else line)
-                )
+                at = keeping or call
+                yield Line(function, "output-kept", at, ast.unparse(at.func if isinstance(at, ast.Call) else at))
     for name in sorted(kept & replayed.keys()):
         yield _line(name, replayed[name].value)
     yield from _kept_by_methods(found)
@@ -96,9 +95,9 @@ def _kept_by_methods(found: Tables) -> Iterator[Line]:
     methods = [(name, node) for name, node, _ in found.functions if "." in name]
     for table in found.all:
         for function in sorted(table.replaying):
-            own = [node for _, node in own_nodes(table.functions[function])]
-            replays = [node.lineno for node in own if is_plain_replay(node)]
-            for call in [node for node in own if isinstance(node, ast.Call) and node.lineno > min(replays)]:
+            calls = own(table.functions[function], ast.Call)
+            first = min(call.lineno for call in calls if is_plain_replay(call))
+            for call in [one for one in calls if one.lineno > first]:
                 for name, method in methods if isinstance(call.func, ast.Attribute) else ():
                     if end_of(name) == called_name(call):
                         given = [one.arg for value, one in matched(call, method) if viewed(value) in table.overwritten]
@@ -112,7 +111,7 @@ def _kept_around(found: Tables) -> Iterator[Line]:
     for function, node, _ in found.functions if outputs else ():
         parents = parents_in(node)
         stored = stored_names(parents)
-        for replay in [inner for inner in parents if is_plain_replay(inner)]:
+        for replay in filter(is_plain_replay, own(node, ast.Call)):
             names = _of_one_object(replay, outputs, stored)
             for line in [inner for inner in parents if isinstance(inner, (ast.Call, ast.Assign))]:
                 holder, held = put(line)
@@ -135,7 +134,7 @@ def _of_one_object(replay: ast.Call, outputs: Mapping[str, Sequence[Set[str]]], 
 def _kept_of(method: Function, given: Set[str], found: Tables) -> Iterator[ast.Call]:
     """Yield the lines that put a parameter, without a copy, into a container of the method's object."""
     parents = parents_in(method)
-    for call in [node for node in parents if isinstance(node, ast.Call)] if given else ():
+    for call in own(method, ast.Call) if given else ():
         holder, held = put(call)
         if holder is None or not (place(holder) or "").startswith("self.") or found.functions_called(called_name(call)):
             continue
@@ -146,15 +145,9 @@ def _kept_of(method: Function, given: Set[str], found: Tables) -> Iterator[ast.C
 # generators
 
 
-class _Handed(NamedTuple):
-    function: str
-    node: ast.expr
-    source: str
-    "The function that returns the output."
-
-
-def _handed_on(found: Tables, giving: Mapping[str, Given], names: Mapping[str, str]) -> Iterator[_Handed]:
-    """Yield the lines that collect the values of a generator: `kept = [*…]`, `list(runner.stream(frames))`."""
+def _handed_on(found: Tables, names: Mapping[str, str]) -> Iterator[tuple[str, Line]]:
+    """Yield the lines that collect the values of a generator (`kept = [*…]`, `list(runner.stream(frames))`), each after
+    the function that returns the output."""
     outputs = set().union(*(table.overwritten for table in found.all))
     by_graph = outputs_by_graph(found)
     yielding: dict[str, tuple[str, int | None]] = {}
@@ -164,10 +157,10 @@ def _handed_on(found: Tables, giving: Mapping[str, Given], names: Mapping[str, s
             yielding[end_of(function)] = first
     for function, node, _ in found.functions if yielding else ():
         parents = parents_in(node)
-        for call in [inner for inner in parents if isinstance(inner, ast.Call) and called_name(inner) in yielding]:
+        for call in [one for one in own(node, ast.Call) if called_name(one) in yielding]:
             source, part = yielding[called_name(call)]
             if _collects(call, part, parents):
-                yield _Handed(function, call, source)
+                yield source, _line(function, call)
 
 
 def _yielded(
@@ -175,21 +168,20 @@ def _yielded(
 ) -> Iterator[tuple[str, int | None]]:
     """Yield the function whose output a generator yields without a copy, and the output's index in a yielded tuple, if
     any."""
-    for _, inner in own_nodes(node):
-        if isinstance(inner, ast.Yield) and inner.value is not None:
-            is_tuple = isinstance(inner.value, ast.Tuple)
-            for i, value in enumerate(elements(inner.value)):
-                if viewed(value) in outputs:
-                    yield function, i if is_tuple else None
-                elif isinstance(value, ast.Call) and (source := source_of(value, names)) is not None:
-                    yield source, i if is_tuple else None
+    for given in [inner.value for inner in own(node, ast.Yield) if inner.value is not None]:
+        for i, value in enumerate(elements(given)):
+            part = i if isinstance(given, ast.Tuple) else None
+            if viewed(value) in outputs:
+                yield function, part
+            elif isinstance(value, ast.Call) and (source := source_of(value, names)) is not None:
+                yield source, part
 
 
 def _replayed_beside_yields(generator: Function, outputs: Mapping[str, Sequence[Set[str]]]) -> Iterator[str]:
     """Yield the outputs of other objects whose graphs a generator replays in a loop around a `yield`."""
     parents = parents_in(generator)
-    yields = [node for node in parents if isinstance(node, ast.Yield)] if outputs else []
-    for replay in [node for node in parents if is_plain_replay(node)] if yields else ():
+    yields = own(generator, ast.Yield) if outputs else []
+    for replay in filter(is_plain_replay, own(generator, ast.Call)) if yields else ():
         if any(shared_loop(node, replay, parents) is not None for node in yields):
             yield from _of_one_object(replay, outputs, stored_names(parents))
 
@@ -237,7 +229,7 @@ def _fed_back(call: ast.Call, name: str, parents: Parents) -> ast.Assign | None:
     made = parents.get(call)
     if not name.startswith(COMPILED) or not isinstance(made, ast.Assign):
         return None
-    given = set(map(place, (*call.args, *(word.value for word in call.keywords)))) - {None}
+    given = set(map(place, arguments_of(call))) - {None}
     around = loop_around(call, parents)
     again = [node for node in (parents if around is None else ast.walk(around)) if isinstance(node, ast.Assign)]
     for text in (place(part) for target in made.targets for part in elements(target)):
@@ -251,7 +243,7 @@ def _keeps_name(made: ast.Assign, names: Set[str], parents: Parents) -> ast.Call
     """Return the line that puts a result, without a copy, into a container that outlives the iteration or the call:
     `y = run(x); kept.append(y)`."""
     is_looped = loop_around(made, parents) is not None
-    for inner in (inner for statement in _following(made, parents) for inner in ast.walk(statement)):
+    for inner in (inner for statement in following(made, parents) for inner in ast.walk(statement)):
         if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
             names = names - {inner.id}
         holder, held = put(inner)
@@ -290,7 +282,7 @@ def carries(made: ast.stmt, names: Set[str], parents: Parents) -> ast.Assign | N
     if not isinstance(loop, LOOPS):
         return None
     between: list[ast.stmt] = []
-    for statement in _following(made, parents):
+    for statement in following(made, parents):
         if isinstance(statement, ast.Assign) and any(
             isinstance(target, ast.Name)
             and target.id not in names
@@ -310,15 +302,6 @@ def _reads_first(statements: Sequence[ast.stmt], name: str) -> bool:
         if uses:
             return any(isinstance(node.ctx, ast.Load) for node in uses)
     return False
-
-
-def _following(statement: ast.stmt, parents: Parents) -> Sequence[ast.stmt]:
-    """Return the statements after a statement, in the same block."""
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(parents.get(statement), name, None)
-        if isinstance(block, list) and statement in block:
-            return block[block.index(statement) + 1 :]
-    return ()
 
 
 def shown(value: ast.expr, parents: Parents) -> str | None:
@@ -349,7 +332,7 @@ def _read_after_next(call: ast.Call, given: Given, made: Sequence[ast.Call], par
         return False
     names = given.names(parent.targets[0])
     again = False
-    for statement in _following(parent, parents) if names else ():
+    for statement in following(parent, parents) if names else ():
         inner = [*ast.walk(statement)]
         reads = any(isinstance(node, ast.Name) and node.id in names and not is_stored(node) for node in inner)
         if reads and again:

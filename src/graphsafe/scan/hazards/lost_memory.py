@@ -12,42 +12,31 @@ from graphsafe.scan.hazards.graph_syntax import (
     Function,
     Line,
     entry,
-    is_capture,
-    own_nodes,
+    graphs_of,
+    own,
     parents_in,
     place,
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings
 from graphsafe.scan.hazards.kept_outputs import put
-from graphsafe.scan.hazards.owners.own_methods import class_of, meant_in
+from graphsafe.scan.hazards.owners import class_of, meant_in
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted
 
-_MAKES = (
-    *("torch.arange", "torch.empty", "torch.eye", "torch.full", "torch.linspace", "torch.ones", "torch.rand"),
-    *(
-        "torch.tensor",
-        "torch.tril",
-        "torch.triu",
-        "torch.zeros",
-        "torch.outer",
-        "torch.cat",
-        "torch.stack",
-        "torch.exp",
-    ),
-    *("torch.hann_window", "torch.logspace", "torch.softmax", "torch.sigmoid", "torch.sin", "torch.cos", "torch.where"),
-    *("torch.einsum", "torch.matmul", "torch.cumsum", "torch.searchsorted", "torch.sqrt", "torch.mul", "torch.add"),
-    *("torch.linalg.", "torch.fft.", "F.softmax", "F.one_hot", "F.normalize"),
+_MAKES = tuple(
+    "torch.arange torch.empty torch.eye torch.full torch.linspace torch.ones torch.rand torch.tensor torch.tril"
+    " torch.triu torch.zeros torch.outer torch.cat torch.stack torch.exp torch.hann_window torch.logspace torch.softmax"
+    " torch.sigmoid torch.sin torch.cos torch.where torch.einsum torch.matmul torch.cumsum torch.searchsorted"
+    " torch.sqrt torch.mul torch.add torch.linalg. torch.fft. F.softmax F.one_hot F.normalize".split()
 )
 "Prefixes of the names of functions that return a new tensor."
 
 
 def lines(found: Tables) -> Iterator[Line]:
-    functions = [(name, node) for name, node, _ in found.functions]
     for table in found.all:
         for name in sorted(table.capturing - table.replaying):
             if not isinstance(table.scope, ast.ClassDef):
-                makers = meant_in(found.tree, functions, class_of(found.tree, name))
+                makers = meant_in(found, class_of(found, name))
                 yield from _in_function(name, table, makers)
 
 
@@ -59,10 +48,10 @@ def _in_function(name: str, table: GraphTensors, makers: Mapping[str, Function])
         return
     block = blocks[0]
     last = block.end_lineno or block.lineno
-    names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
-    captured = {ast.unparse(call.func) for call in ast.walk(block) if isinstance(call, ast.Call)}
+    names = inside(function, ast.Name)
+    captured = {ast.unparse(call.func) for call in inside(block, ast.Call)}
     for text in sorted(text for text in table.inputs if text.isidentifier()):
-        bound = [node for node in parents if isinstance(node, ast.Assign) and text in map(place, node.targets)]
+        bound = [node for node in own(function, ast.Assign) if text in map(place, node.targets)]
         # `mask /= n` modifies the tensor in place, so it is not a second binding.
         uses = [node for node in names if node.id == text and not isinstance(parents.get(node), ast.AugAssign)]
         stored = [node for node in uses if isinstance(node.ctx, ast.Store)]
@@ -75,11 +64,10 @@ def _in_function(name: str, table: GraphTensors, makers: Mapping[str, Function])
 
 def _outlives(function: Function, block: CaptureBlock, parents: Mapping[ast.AST, ast.AST]) -> bool:
     """Return whether the graph outlives the function: an attribute holds the graph, or the function returns it."""
-    calls = [item.context_expr for item in block.items if is_capture(item)]
-    graph = place(calls[0].args[0]) if isinstance(calls[0], ast.Call) and calls[0].args else None
+    graph = next(iter(graphs_of(block)), None)
     if graph is None or any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in parents):
         return False
-    kept = [node.value for node in parents if isinstance(node, ast.Return) and node.value is not None]
+    kept = [node.value for node in own(function, ast.Return) if node.value is not None]
     for node in parents:
         holder, held = put(node)
         pairs = [*bindings(node)] if isinstance(node, ast.Assign) else [(holder, part) for part in held]
@@ -89,12 +77,8 @@ def _outlives(function: Function, block: CaptureBlock, parents: Mapping[ast.AST,
     returned = {one.id for value in kept for one in inside(value, ast.Name)}
     closures = [node for node in inside(function, ast.FunctionDef) if node.name in returned]
     return graph.startswith("self.") or any(
-        place(one) == graph for part in (*kept, *closures) for one in _expressions(part)
+        place(one) == graph for part in (*kept, *closures) for one in ast.walk(part) if isinstance(one, ast.expr)
     )
-
-
-def _expressions(node: ast.AST) -> Iterator[ast.expr]:
-    return (inner for inner in ast.walk(node) if isinstance(inner, ast.expr))
 
 
 def _makes(value: ast.expr, makers: Mapping[str, Function]) -> bool:
@@ -114,7 +98,7 @@ def _makes(value: ast.expr, makers: Mapping[str, Function]) -> bool:
     if maker is None or maker.decorator_list:
         return False
     others = {name: node for name, node in makers.items() if node is not maker}
-    returned = [node.value for _, node in own_nodes(maker) if isinstance(node, ast.Return)]
+    returned = [node.value for node in own(maker, ast.Return)]
     return bool(returned) and all(
         one is not None and (isinstance(one, ast.BinOp) or _makes(one, others)) for one in returned
     )

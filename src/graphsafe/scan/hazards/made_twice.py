@@ -12,10 +12,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from typing import TypeGuard
 
-from graphsafe.scan.hazards.graph_syntax import Function, own_nodes
+from graphsafe.scan.hazards.graph_syntax import Function, arguments_of, constructed, own, own_nodes
 from graphsafe.scan.sources.node_memo import inside
+from graphsafe.scan.symbols.blocks import attribute_of
 from graphsafe.scan.symbols.index import dotted, is_none
 
 CAPTURES = re.compile(r"(?<![a-z])captur(e|ing)(?![a-z])")
@@ -72,12 +72,11 @@ def lines(tree: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
 
 def _made_anew(method: Function) -> Mapping[Field, tuple[ast.expr | ast.stmt, str]]:
     """Return the fields to which a method assigns only new device tensors, for the objects that the method makes."""
-    nodes = [node for _, node in own_nodes(method)]
-    assigned = [node for node in nodes if isinstance(node, ast.Assign) and len(node.targets) == 1]
+    assigned = [node for node in own(method, ast.Assign) if len(node.targets) == 1]
     kinds = {
         node.targets[0].id: made
         for node in assigned
-        if isinstance(node.targets[0], ast.Name) and (made := _constructed(node.value)) is not None
+        if isinstance(node.targets[0], ast.Name) and (made := constructed(node.value)) is not None
     }
     found: dict[Field, tuple[ast.expr | ast.stmt, str]] = {}
     others: set[Field] = set()
@@ -110,14 +109,10 @@ class _Kept:
     def __init__(self, cls: ast.ClassDef, methods: Sequence[Function]) -> None:
         self._cls = cls
         self._methods = {node.name: node for node in methods}
+        assigned = [one for node in methods if CAPTURES.search(node.name) for one in own(node, ast.Assign)]
+        targets = [target for one in assigned if isinstance(one.value, ast.Name) for target in one.targets]
         self._tables = {
-            target.value.attr
-            for node in methods
-            if CAPTURES.search(node.name)
-            for _, one in own_nodes(node)
-            if isinstance(one, ast.Assign) and isinstance(one.value, ast.Name)
-            for target in one.targets
-            if isinstance(target, ast.Subscript) and _is_of_self(target.value)
+            name for one in targets if isinstance(one, ast.Subscript) and (name := attribute_of(one.value, "self"))
         }
 
     def lines(self) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
@@ -128,8 +123,8 @@ class _Kept:
             nodes = [node for _, node in own_nodes(method) if isinstance(node, (ast.expr, ast.stmt))]
             bound = [
                 (target.id, self._is_taken(node.value))
-                for node in nodes
-                if isinstance(node, ast.Assign) and not is_none(node.value)
+                for node in own(method, ast.Assign)
+                if not is_none(node.value)
                 for target in node.targets
                 if isinstance(target, ast.Name)
             ]
@@ -143,9 +138,10 @@ class _Kept:
 
     def _is_taken(self, value: ast.expr) -> bool:
         """Return whether a value is an entry of a table: `self.metas[size]`, `self.metas.get(size)`."""
+        held = value.value if isinstance(value, ast.Subscript) else None
         if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "get":
-            return _is_of_self(value.func.value) and value.func.value.attr in self._tables
-        return isinstance(value, ast.Subscript) and _is_of_self(value.value) and value.value.attr in self._tables
+            held = value.func.value
+        return attribute_of(held, "self") in self._tables
 
     def _replaced(self, node: ast.AST, objects: Set[str], method: Function) -> Iterator[str]:
         """Yield the fields to which a line, or a method that the line calls, assigns new tensors."""
@@ -154,28 +150,25 @@ class _Kept:
                 held = target.value if isinstance(target, ast.Attribute) else None
                 if isinstance(held, ast.Name) and held.id in objects and self._is_new(node.value, method):
                     yield ast.unparse(target)
-        elif isinstance(node, ast.Call) and _is_of_self(node.func):
-            called = self._methods.get(node.func.attr)
+        elif isinstance(node, ast.Call):
+            called = self._methods.get(attribute_of(node.func, "self") or "")
             if called is not None and called is not method:
                 passed = {
                     parameter.arg: value.id
                     for value, parameter in zip(node.args, called.args.args[1:], strict=False)
                     if isinstance(value, ast.Name) and value.id in objects
                 }
-                for _, inner in own_nodes(called) if passed else ():
-                    if isinstance(inner, ast.Assign):
-                        for field in self._replaced(inner, passed.keys(), called):
-                            holder, _, name = field.partition(".")
-                            yield f"{passed[holder]}.{name}"
+                for inner in own(called, ast.Assign) if passed else ():
+                    for field in self._replaced(inner, passed.keys(), called):
+                        holder, _, name = field.partition(".")
+                        yield f"{passed[holder]}.{name}"
 
     def _is_new(self, value: ast.expr, method: Function) -> bool:
         """Return whether a value is in new memory on the device: a new tensor, or a new object that holds one."""
         if isinstance(value, ast.Name):
-            nodes = [node for _, node in own_nodes(method)]
-            made = [
-                one.value for one in nodes if isinstance(one, ast.Assign) and value.id in map(ast.unparse, one.targets)
-            ]
-            given = [one for call in made if _constructed(call) is not None for one in _arguments(call)]
+            made = [one.value for one in own(method, ast.Assign) if value.id in map(ast.unparse, one.targets)]
+            constructors = [one for one in made if isinstance(one, ast.Call) and constructed(one) is not None]
+            given = [one for call in constructors for one in arguments_of(call)]
             return len(made) == 1 and any(_is_new_on_device(one) for one in given)
         if isinstance(value, ast.Subscript):
             parts = value.slice.elts if isinstance(value.slice, ast.Tuple) else [value.slice]
@@ -215,22 +208,6 @@ class _Kept:
             for node in others
             for _, one in own_nodes(node)
         )
-
-
-def _is_of_self(node: ast.expr) -> TypeGuard[ast.Attribute]:
-    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
-
-
-def _arguments(call: ast.expr) -> Iterator[ast.expr]:
-    if isinstance(call, ast.Call):
-        yield from call.args
-        yield from (word.value for word in call.keywords)
-
-
-def _constructed(value: ast.expr) -> str | None:
-    """Return the class of the object that an expression makes. A name with a capital letter counts as a class."""
-    name = (dotted(value.func) or "").rpartition(".")[2] if isinstance(value, ast.Call) else ""
-    return name if name[:1].isupper() else None
 
 
 def _is_new_on_device(value: ast.expr) -> bool:

@@ -15,6 +15,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     calls_in,
     is_host,
     is_plain_replay,
+    own,
     own_nodes,
     place,
     runs_beside,
@@ -25,26 +26,25 @@ from graphsafe.scan.symbols.index import dotted
 
 
 def lines(found: Tables) -> Iterator[Line]:
-    for table in found.all:
-        yield from _replaced(found, table)
-
-
-def _replaced(found: Tables, table: GraphTensors) -> Iterator[Line]:
     """Yield lines that replace a module of the captured block: `self.policy = copy.deepcopy(learner)`.
 
     Such a line is reported in two cases. In the first case, a loop calls both the line's method and a replaying method.
     In the second case, the constructor made the old module, and the line's method does not drop the graph.
     """
+    for table in found.all:
+        yield from _replaced(found, table)
+
+
+def _replaced(found: Tables, table: GraphTensors) -> Iterator[Line]:
     called = {place(call.func) for call in table.captured_calls}
     replaying = {name.rpartition(".")[2] for name in table.replaying}
     for name, function in table.functions.items() if replaying else ():
         if name in table.preparing or name in table.capturing or function in table.captured:
             continue
-        for _, node in own_nodes(function):
-            text = place(node.targets[0]) if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) else None
+        for node in own(function, ast.Assign):
+            text = place(node.targets[0]) if isinstance(node.value, ast.Call) else None
             if text is None or text not in called:
                 continue
-            assert isinstance(node, ast.Assign)
             if runs_beside(found.tree, name.rpartition(".")[2], replaying):
                 yield Line(name, "weights-rebound", node, ast.unparse(node))
             elif (
@@ -81,12 +81,8 @@ def _captured(table: GraphTensors) -> Confidence | None:
 def _made_before(table: GraphTensors, module: str) -> bool:
     """Return whether a constructor makes the module. If another method assigns the module, this method replaces it."""
     constructors = [node for name, node in table.functions.items() if name.rpartition(".")[2] in CONSTRUCTORS]
-    return any(
-        module in map(place, node.targets) and not is_host(node.value)
-        for function in constructors
-        for _, node in own_nodes(function)
-        if isinstance(node, ast.Assign)
-    )
+    assigned = [node for function in constructors for node in own(function, ast.Assign)]
+    return any(module in map(place, node.targets) and not is_host(node.value) for node in assigned)
 
 
 def _drops_graph(table: GraphTensors, function: Function, module: str) -> bool:

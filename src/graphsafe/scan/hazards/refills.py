@@ -10,7 +10,7 @@ from graphsafe.scan.domain.values import Tensor
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards.graph_syntax import Function, called_name, own_nodes
 from graphsafe.scan.hazards.graph_tensors import tables
-from graphsafe.scan.hazards.owners.one_object import functions_of, may_hold_object
+from graphsafe.scan.hazards.owners import functions_of, may_hold_object
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.sources.source import parse
 
@@ -88,7 +88,7 @@ def _waits(tree: ast.Module, function: str) -> bool:
 
 @memoize_on_node
 def _functions(tree: ast.Module) -> Mapping[str, Function]:
-    return {name: node for name, node, _ in tables(tree).functions}
+    return tables(tree).by_name
 
 
 def _around_calls(function: Function, name: str) -> Iterator[ast.AST]:

@@ -39,6 +39,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     is_host,
     is_plain_replay,
     is_view_of,
+    own,
     own_names,
     parents_in,
     place,
@@ -50,9 +51,9 @@ from graphsafe.scan.hazards.graph_syntax import (
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings, tables
 from graphsafe.scan.hazards.kept_outputs import HANDS_OUT, KEEPS
 from graphsafe.scan.hazards.keys import captured_rounds, first_arguments, graph_keys
-from graphsafe.scan.hazards.outputs import imported_runners
-from graphsafe.scan.hazards.outputs.givers import Parts
+from graphsafe.scan.hazards.outputs.givers import Parts, imported_methods
 from graphsafe.scan.hazards.same_objects import spelled_out
+from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.blocks import parameters
 from graphsafe.scan.symbols.index import dotted, elements, takes_slice
@@ -108,20 +109,13 @@ def _changes(found: Tables) -> Iterator[Line]:
         yield from module.lines(found)
 
 
-def events_of_metadata(tree: ast.Module) -> Iterator[tuple[str, Event]]:
-    """Yield the function and the event of each field to which the capture and each step assign different new
-    tensors."""
-    for name, at, text in made_twice.lines(tree):
-        yield name, _event("AttrWrite", "made-twice", at, text)
-
-
 def placed_events(project: Project, path: str) -> dict[Place, Event]:
     """Return the events around graph replays in a file, in hot and in cold code."""
     file = project.files.index(path)
     if file is None:
         return {}
     tree = spelled_out(parse(project.files.source(path).text))
-    helpers, runners = dict(_imported_helpers(project, path)), imported_runners.methods(project, path)
+    helpers, runners = dict(_imported_helpers(project, path)), imported_methods(project, path)
     return _placed(path, events(tree, file.module, helpers, runners))
 
 
@@ -141,7 +135,8 @@ def _imported_helpers(project: Project, path: str) -> Iterator[tuple[str, Functi
 
 def placed_metadata(project: Project, path: str) -> dict[Place, Event]:
     """Return the events about the metadata objects that a file makes for captures and for steps."""
-    return _placed(path, events_of_metadata(parse(project.files.source(path).text)))
+    found = made_twice.lines(parse(project.files.source(path).text))
+    return _placed(path, ((name, _event("AttrWrite", "made-twice", at, text)) for name, at, text in found))
 
 
 def _placed(path: str, found: Iterable[tuple[str, Event]]) -> dict[Place, Event]:
@@ -160,10 +155,10 @@ class _Site:
         self._measures = measures or bool(TIMING.search(ast.unparse(function)))
         self._function = function
         around = [one.scope for one in captured if isinstance(one.scope, Function) and one.scope is not function]
-        own = own_names(function)
-        self._outer = set().union(*map(own_names, around)) - own
+        local = own_names(function)
+        self._outer = set().union(*map(own_names, around)) - local
         "The variables of the functions around this one."
-        hidden = own if around else set()
+        hidden = local if around else set()
 
         def seen(names: Callable[[GraphTensors], Set[str]]) -> set[str]:
             return {
@@ -178,7 +173,7 @@ class _Site:
         self._spread = seen(lambda known: set(filter(known.is_display, known.spread)))
         self._outputs = seen(lambda known: known.outputs)
         self._overwritten = seen(lambda known: known.overwritten)
-        self._captures: list[ast.AST] = [one for known in captured for one in (*known.blocks, *known.handing)]
+        self._captures = [one for known in captured for one in (*known.blocks, *known.handing)]
         self._parents = parents_in(function)
         self._own = [function, *self._parents]
         capturing = {
@@ -187,16 +182,16 @@ class _Site:
             for name in known.capturing - known.replaying
             if _captures_always(known.functions[name])
         }
-        self._recaptures = [node for node in self._own if isinstance(node, ast.Call) and called_name(node) in capturing]
-        loops = [node for node in self._own if isinstance(node, ast.For) and "." not in ast.unparse(node.iter)]
-        self._items = {name.id for loop in loops for name in ast.walk(loop.target) if isinstance(name, ast.Name)}
-        made = [pair for node in self._own if isinstance(node, ast.Assign) for pair in bindings(node)]
+        self._recaptures = [call for call in own(function, ast.Call) if called_name(call) in capturing]
+        loops = [loop for loop in own(function, ast.For) if "." not in ast.unparse(loop.iter)]
+        self._items = {name.id for loop in loops for name in inside(loop.target, ast.Name)}
+        made = [pair for node in own(function, ast.Assign) for pair in bindings(node)]
         self._given = {one.arg for one in parameters(function)} - stored_names(self._own)
         annotated = [(one.arg, one.annotation) for one in parameters(function) if one.annotation is not None]
         given = {name for name, annotation in annotated if _NUMBER.fullmatch(ast.unparse(annotation))}
         self._numbers = {place(target) for target, value in made if isinstance(value, ast.Constant)}
         self._numbers |= {place(target) for target, value in made if isinstance(value, ast.Name) and value.id in given}
-        self._replays = [node for node in self._own if is_plain_replay(node)]
+        self._replays = [*filter(is_plain_replay, own(function, ast.Call))]
 
     def events(self) -> Iterator[Event]:
         if not self._replays:
@@ -275,16 +270,16 @@ class _Site:
         for branch in ancestors(node, self._parents):
             if not isinstance(branch, ast.If) or branch.orelse:
                 continue
-            inside = [*ast.walk(branch)]
-            names = {one.id for one in ast.walk(branch.test) if isinstance(one, ast.Name)}
-            set_here = [one.id for one in self._own if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
-            others = [one for one in self._own if isinstance(one, (ast.Assign, ast.Call)) and one not in inside]
+            within = [*ast.walk(branch)]
+            names = {one.id for one in inside(branch.test, ast.Name)}
+            set_here = [one.id for one in own(self._function, ast.Name) if isinstance(one.ctx, ast.Store)]
+            others = [one for one in self._own if isinstance(one, (ast.Assign, ast.Call)) and one not in within]
             filled = [place(base.value) for one in others if isinstance(base := written(one), ast.Subscript)]
             if (
                 any(set_here.count(name) > 1 for name in names)
                 and text not in filled
                 and not self._inputs.isdisjoint(filled)
-                and not any(replay in inside for replay in self._replays)
+                and not any(replay in within for replay in self._replays)
             ):
                 return True
         return False
@@ -297,7 +292,7 @@ class _Site:
             return False
         # The length is used elsewhere if `n`, `len(x)` or `x.shape[0]` appears again.
         text = ast.unparse(ends[0])
-        uses = [node for node in self._own if isinstance(node, ast.expr) and ast.unparse(node) == text]
+        uses = [node for node in own(self._function, ast.expr) if ast.unparse(node) == text]
         fills = [node for node in self._own if isinstance(node, (ast.Assign, ast.Call)) and self._fills(node)]
         read = [node for node in uses if not isinstance(node, ast.Name) or isinstance(node.ctx, ast.Load)]
         return len(read) == 1 and len(fills) == 1
@@ -323,12 +318,8 @@ class _Site:
         return False
 
     def _waits(self) -> Iterator[Event]:
-        if self._measures:
-            return
-        for node in self._own:
-            if not isinstance(node, ast.Call) or not (dotted(node.func) or "").endswith(
-                ("cuda.synchronize", "accelerator.synchronize")
-            ):
+        for node in own(self._function, ast.Call) if not self._measures else ():
+            if not (dotted(node.func) or "").endswith(("cuda.synchronize", "accelerator.synchronize")):
                 continue
             compatible = [replay for replay in self._replays if self._compatible(node, replay)]
             before = any(replay.lineno < node.lineno for replay in compatible)
@@ -344,7 +335,8 @@ class _Site:
             loop = self._shared_loop(node, replay)
             if not self._compatible(node, replay) or not (replay.lineno > node.lineno or loop is not None):
                 continue
-            if any(_holds(loop or self._function, one) and one.lineno > node.lineno for one in self._captures):  # type: ignore[attr-defined]
+            scope = loop or self._function
+            if any(one.lineno > node.lineno and one in ast.walk(scope) for one in self._captures):
                 continue
             if any(node.lineno < call.lineno < replay.lineno and self._beside(node, call) for call in self._recaptures):
                 continue
@@ -368,7 +360,7 @@ class _Site:
 def _captures_always(function: Function) -> bool:
     """Return whether every call of a function captures. It does not if a call may return an earlier graph."""
     parents = parents_in(function)
-    returns = [node.lineno for node in parents if isinstance(node, ast.Return)]
+    returns = [node.lineno for node in own(function, ast.Return)]
     return any(
         block.lineno < min(returns, default=block.lineno + 1)
         and not any(isinstance(one, ast.If) for one in ancestors(block, parents))
@@ -380,10 +372,6 @@ def _has_end(index: ast.expr) -> bool:
     """Return whether a slice may end before the buffer ends: `[:n]`, `[0, :n]`."""
     slices = (part for part in elements(index) if isinstance(part, ast.Slice))
     return any(part.upper is not None and part.lower is None for part in slices)
-
-
-def _holds(scope: ast.AST, block: ast.AST) -> bool:
-    return any(inner is block for inner in ast.walk(scope))
 
 
 def _event(kind: EventKind, how: str, node: ast.expr | ast.stmt, text: str, confidence: Confidence = "likely") -> Event:

@@ -13,15 +13,16 @@ from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import graph_attributes
 from graphsafe.scan.hazards.graph_syntax import (
     Function,
+    arguments_of,
     called_name,
     captures_in,
     is_plain_replay,
+    own,
     own_names,
-    own_nodes,
     place,
     written,
 )
-from graphsafe.scan.hazards.owners.one_object import functions_of, may_be_one_object, may_hold_object
+from graphsafe.scan.hazards.owners import functions_of, may_be_one_object, may_hold_object
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import parameters
 from graphsafe.scan.symbols.index import dotted
@@ -50,7 +51,7 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
         return
     if stream.detail == "default":
         frame.emit("StreamOp", "foreign-stream", expression)
-    elif any(isinstance(inner, ast.Yield) for inner in ast.walk(node)):
+    elif inside(node, ast.Yield):
         # The function is a context manager, and the code that uses it in a `with` statement may join the stream.
         return
     elif stream.detail == "side" and frame.node is not None:
@@ -194,7 +195,12 @@ def _is_shared(frame: Frame, function: Function, stream: str) -> bool:
     code outside the object or, for a local name, outside the function."""
     attribute = _ATTRIBUTE.match(stream)
     if attribute is not None and frame.owner is not None:
-        functions, name = [*_own_methods(frame)], f"self.{attribute[1]}"
+        # the functions of the file whose `self` may be the object whose method is being read
+        known = [
+            (f"{frame.path}::{facts.owner}", node) for facts, node in functions_of(frame, frame.path) if facts.owner
+        ]
+        functions = [node for owner, node in known if may_be_one_object(frame, owner)]
+        name = f"self.{attribute[1]}"
     elif stream in own_names(function) - {one.arg for one in parameters(function)}:
         functions, name = [function], stream
     else:
@@ -217,13 +223,6 @@ def _is_shared(frame: Frame, function: Function, stream: str) -> bool:
             elif not isinstance(parent, _LOOKS) and not (isinstance(parent, ast.Assign) and parent.value is use):
                 return True
     return not made
-
-
-def _own_methods(frame: Frame) -> Iterator[Function]:
-    """Yield the functions of the file whose `self` may be the object whose method is being read."""
-    for facts, node in functions_of(frame, frame.path):
-        if facts.owner is not None and may_be_one_object(frame, f"{frame.path}::{facts.owner}"):
-            yield node
 
 
 def _makes_streams(value: ast.expr) -> bool:
@@ -256,14 +255,13 @@ class _Side:
         self._block = block
         self._aliases = {
             target.id: ast.unparse(inner.value)
-            for inner in ast.walk(function)
-            if isinstance(inner, ast.Assign)
+            for inner in inside(function, ast.Assign)
             for target in inner.targets
             if isinstance(target, ast.Name)
         }
         self.stream = self._text(stream)
         first, last = block.lineno, block.end_lineno or block.lineno
-        calls = [inner for inner in ast.walk(function) if isinstance(inner, ast.Call)]
+        calls = inside(function, ast.Call)
         self._before = [call for call in calls if call.lineno < first]
         self._inside = [call for call in calls if first <= call.lineno <= last]
         self._after = [call for call in calls if call.lineno > last]
@@ -271,8 +269,8 @@ class _Side:
     def is_forked(self) -> bool:
         """Return whether the side stream waits for the step's stream before its first work, or whether a called
         function may make it wait."""
-        own = any(self._calls(WAITS, self.stream))
-        return own or self._handed_over(self._before) or any(name in WAITS for _, name, _ in _methods(self._inside))
+        waits = any(self._calls(WAITS, self.stream))
+        return waits or self._handed_over(self._before) or any(name in WAITS for _, name, _ in _methods(self._inside))
 
     def waits_for_itself(self) -> Iterator[ast.Call]:
         """Yield the waits in the block for the current stream, which is the side stream itself there. They do nothing.
@@ -293,12 +291,11 @@ class _Side:
         if any(name in WAITS for _, name, _ in _methods(self._inside)) or not all(call.args for call, _ in order):
             return
         points = [self._recorded_at(call) if name == "wait_event" else call.lineno for call, name in order]
-        read = {one.id for one in ast.walk(self._block) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
-        for node in own_nodes(self._function) if points else ():
-            made = node[1]
-            if isinstance(made, ast.Assign) and max(points) < made.lineno < self._block.lineno:
+        read = {one.id for one in inside(self._block, ast.Name) if isinstance(one.ctx, ast.Load)}
+        for made in own(self._function, ast.Assign) if points else ():
+            if isinstance(made.value, ast.Call) and max(points) < made.lineno < self._block.lineno:
                 for target in made.targets:
-                    if isinstance(target, ast.Name) and target.id in read and isinstance(made.value, ast.Call):
+                    if isinstance(target, ast.Name) and target.id in read:
                         yield made, made.value, target.id
 
     def _recorded_at(self, wait: ast.Call) -> int:
@@ -341,8 +338,8 @@ class _Side:
         attribute = _ATTRIBUTE.fullmatch(event)
         if not event.isidentifier() and (attribute is None or attribute[2]):
             return False
-        own = slice(self._function.lineno - 1, self._function.end_lineno)
-        name, lines = (attribute[1], self._lines) if attribute is not None else (event, self._lines[own])
+        within = slice(self._function.lineno - 1, self._function.end_lineno)
+        name, lines = (attribute[1], self._lines) if attribute is not None else (event, self._lines[within])
         expected = re.compile(rf"\s*(?:self\.)?{name}(?:\.record\(| = [\w.]*Event\()")
         uses = [line for line in lines if re.search(rf"\b{name}\b", line)]
         return any("Event(" in line for line in uses) and all(map(expected.match, uses))
@@ -362,7 +359,7 @@ class _Side:
         at one fixed index."""
         if not (isinstance(waited, ast.Subscript) and isinstance(waited.slice, ast.Constant)):
             return False
-        loops = (inner for inner in ast.walk(self._function) if isinstance(inner, ast.For))
+        loops = inside(self._function, ast.For)
         around = (loop for loop in loops if loop.lineno < self._block.lineno <= (loop.end_lineno or 0))
         streams = self._text(waited.value)
         return any(streams == ast.unparse(inner) for loop in around for inner in ast.walk(loop.iter))
@@ -372,7 +369,7 @@ class _Side:
         return any(
             self._text(argument) == self.stream and not (dotted(call.func) or "").endswith("cuda.stream")
             for call in calls
-            for argument in (*call.args, *(keyword.value for keyword in call.keywords))
+            for argument in arguments_of(call)
             if not (isinstance(call.func, ast.Attribute) and call.func.attr in WAITS and call in self._before)
         )
 

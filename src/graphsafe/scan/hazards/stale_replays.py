@@ -16,12 +16,16 @@ from graphsafe.scan.hazards.graph_syntax import (
     CaptureBlock,
     Function,
     Line,
+    ancestors,
     called_name,
+    calls_in,
+    following,
     head,
     is_host,
     is_plain_replay,
     loop_around,
     makes_tensor,
+    own,
     own_nodes,
     parents_in,
     place,
@@ -31,7 +35,7 @@ from graphsafe.scan.hazards.graph_syntax import (
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, targets
 from graphsafe.scan.hazards.keys import bucket_inputs
 from graphsafe.scan.hazards.outputs import fed_back
-from graphsafe.scan.hazards.owners.own_methods import class_of, of_one_object
+from graphsafe.scan.hazards.owners import class_of, of_one_object
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import matched, parameters
 from graphsafe.scan.symbols.index import dotted, elements
@@ -77,14 +81,10 @@ def _bound_later(table: GraphTensors) -> Iterator[Line]:
         for function, made in table.bound.get(name, ()):
             apart = function not in table.preparing and function not in table.replaying
             if (apart or _is_for_the_next(table, function, made)) and not is_host(made.value):
-                certain = table.is_refreshed(name) or makes_tensor(made.value) or _fills_one(table, function)
+                # A function that fills an input in place certainly provides the graph's inputs.
+                fills = any(function == filling for one in table.inputs for filling, _ in table.filled.get(one, ()))
+                certain = table.is_refreshed(name) or makes_tensor(made.value) or fills
                 yield Line(function, "input-rebound", made, name, "likely" if certain else "possible")
-
-
-def _fills_one(table: GraphTensors, function: str) -> bool:
-    """Return whether a function fills an input of the graph in place. Such a function certainly provides the graph's
-    inputs."""
-    return any(function == filling for name in table.inputs for filling, _ in table.filled.get(name, ()))
 
 
 def _is_for_the_next(table: GraphTensors, function: str, made: ast.Assign) -> bool:
@@ -93,7 +93,7 @@ def _is_for_the_next(table: GraphTensors, function: str, made: ast.Assign) -> bo
     if function in table.capturing or function not in table.replaying:
         return False
     parents = parents_in(table.functions[function])
-    replays = [node for node in parents if is_plain_replay(node)]
+    replays = filter(is_plain_replay, own(table.functions[function], ast.Call))
     return (
         isinstance(parents.get(made), (ast.FunctionDef, ast.AsyncFunctionDef, ast.With))
         and all(replay.lineno < made.lineno for replay in replays)
@@ -165,8 +165,8 @@ def _returns_computed(maker: Function, call: ast.Call, given: ast.AST) -> bool:
     parameter = next((one.arg for value, one in matched(call, maker) if value is given), None)
     if parameter is None:
         return False
-    bound = {place(node.targets[0]): node.value for _, node in own_nodes(maker) if isinstance(node, ast.Assign)}
-    results = [node.value for _, node in own_nodes(maker) if isinstance(node, ast.Return)]
+    bound = {place(node.targets[0]): node.value for node in own(maker, ast.Assign)}
+    results = [node.value for node in own(maker, ast.Return)]
     computed = {name for name, value in bound.items() if name is not None and _computes_from(value, parameter, {})}
     return bool(results) and all(
         value is not None and any(_computes_from(value, name, {}) for name in (parameter, *sorted(computed)))
@@ -180,11 +180,12 @@ def _copied_once(table: GraphTensors) -> Iterator[Line]:
     methods = {name.rpartition(".")[2] for name in table.functions}
     for function in sorted(table.replaying):
         parents = parents_in(table.functions[function])
-        loaded = [node for node in parents if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
-        copies = [node for node in parents if isinstance(node, ast.Call) and called_name(node) == "copy_" and node.args]
+        loaded = [name for name in own(table.functions[function], ast.Name) if isinstance(name.ctx, ast.Load)]
+        calls = own(table.functions[function], ast.Call)
+        copies = [call for call in calls if called_name(call) == "copy_" and call.args]
         for loop in [node for node in parents if isinstance(node, LOOPS)]:
             within = [*ast.walk(loop)]
-            calls = [node for node in within if isinstance(node, ast.Call)]
+            calls = calls_in([loop])
             if not any(map(is_plain_replay, calls)) or any(called_name(call) in methods for call in calls):
                 continue
             used = {place(node) for node in within if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))}
@@ -196,8 +197,8 @@ def _copied_once(table: GraphTensors) -> Iterator[Line]:
             for step in [node for node in within if isinstance(node, (ast.Assign, ast.AugAssign))]:
                 name = next((one.id for one in targets(step) if isinstance(one, ast.Name)), None)
                 read = {one for one in loaded if one.id == name and one.lineno >= loop.lineno}
-                own = {one for one in ast.walk(step.value) if isinstance(one, ast.Name) and one.id == name}
-                if name in given and read == own and (own or isinstance(step, ast.AugAssign)):
+                used_here = {one for one in inside(step.value, ast.Name) if one.id == name}
+                if name in given and read == used_here and (used_here or isinstance(step, ast.AugAssign)):
                     yield Line(function, "copied-once", step, given[name])
 
 
@@ -206,7 +207,7 @@ def _never_refreshed(found: Tables, table: GraphTensors) -> Iterator[Line]:
     `lens` for `self.lens`. No line writes into this input, although the function fills other inputs from its
     parameters."""
     functions = sorted(table.replaying - table.capturing - table.preparing)
-    written_to = {_end(text) for text in _written_in(found, class_of(found.tree, functions[0]))} if functions else set()
+    written_to = {_end(text) for text in _written_in(found, class_of(found, functions[0]))} if functions else set()
     for function in functions:
         node = table.functions[function]
         nodes = [inner for _, inner in own_nodes(node)]
@@ -214,7 +215,7 @@ def _never_refreshed(found: Tables, table: GraphTensors) -> Iterator[Line]:
         for name in bucket_inputs.left_out(found, table, node):
             if _end(name) not in written_to:
                 yield Line(function, "not-refreshed", replay, name)
-        if table.scope is None and any(viewed(part) in table.inputs for part in map(_filled, nodes) if part):
+        if table.scope is None and any(viewed(part) in table.inputs for part in map(written, nodes) if part):
             yield from (Line(function, "not-refreshed", replay, name) for name in _ignored(table, node, written_to))
         # Other callers may leave out an argument that has a default.
         optional = len(node.args.defaults)
@@ -231,11 +232,6 @@ def _never_refreshed(found: Tables, table: GraphTensors) -> Iterator[Line]:
                 continue
             if all(where in table.preparing for where, _ in made):
                 yield Line(function, "not-refreshed", replay, name)
-
-
-def _filled(node: ast.AST) -> ast.expr | None:
-    """Return the tensor into which a line writes, or None."""
-    return written(node) if isinstance(node, (ast.Assign, ast.Call)) else None
 
 
 def _ignored(table: GraphTensors, function: Function, written_to: Set[str]) -> Iterator[str]:
@@ -256,10 +252,10 @@ def _end(name: str) -> str:
 def _written_in(found: Tables, cls: str) -> Iterator[str]:
     """Yield the names of the tensors into which a file writes. Tensors that an unrelated class makes for itself are
     left out."""
-    related = of_one_object(found.tree, cls)
+    related = of_one_object(found, cls)
     others: dict[str, list[ast.AST]] = {}
     for name, function, _ in found.functions if cls else ():
-        owner = class_of(found.tree, name)
+        owner = class_of(found, name)
         if owner and owner not in related:
             others.setdefault(owner, []).extend(node for _, node in own_nodes(function))
     made = {owner: _made_in(nodes) for owner, nodes in others.items()}
@@ -269,7 +265,7 @@ def _written_in(found: Tables, cls: str) -> Iterator[str]:
 
 def _text_written(node: ast.AST) -> str | None:
     """Return the name of the tensor into which a line writes."""
-    target = written(node) if isinstance(node, (ast.Assign, ast.Call)) else None
+    target = written(node)
     text = viewed(target) if target is not None else None
     is_fill = isinstance(node, ast.Call) or (target is not None and text != place(target))
     return text if is_fill else None
@@ -302,39 +298,35 @@ def _read_before_replay(table: GraphTensors) -> Iterator[Line]:
         parents = parents_in(table.functions[function])
         replays = function in table.replaying
         for block in [block for block in table.blocks if block in parents]:
-            own = replays and _takes_arguments(table, table.functions[function], block)
+            is_first = replays and _takes_arguments(table, table.functions[function], block)
             outputs = set(table.outputs)
-            for statement in _following(block, parents):
+            for statement in _all_following(block, parents):
                 inner = [*ast.walk(statement)]
                 may_replay = _may_replay(inner, table, block, ends)
                 if any(map(is_plain_replay, inner)) or (may_replay and not replays):
                     break
-                own = own and not may_replay
+                is_first = is_first and not may_replay
                 read = (_used if replays else _evaluated)(statement, outputs)
-                if read is None and own and isinstance(statement, ast.Return):
-                    read = next((part for part in _parts(statement.value) if viewed(part) in outputs), None)
+                if read is None and is_first and isinstance(statement, ast.Return):
+                    parts = elements(statement.value) if statement.value is not None else ()
+                    read = next((part for part in parts if viewed(part) in outputs), None)
                 if read is not None:
                     yield Line(function, "not-replayed", read, ast.unparse(read))
                     break
                 if isinstance(statement, (ast.Return, ast.Raise, ast.Continue, ast.Break)):
                     break
                 outputs -= {place(part) or "" for node in inner for part in targets(node)}  # now other tensors
-                outputs -= {
-                    viewed(one) or "" for node in inner if isinstance(node, ast.Call) and (one := written(node))
-                }
+                filled = [written(node) for node in inner if isinstance(node, ast.Call)]
+                outputs -= {viewed(one) or "" for one in filled if one is not None}
 
 
 def _takes_arguments(table: GraphTensors, function: Function, block: CaptureBlock) -> bool:
     """Return whether the inputs of a capture are the arguments of the function's first call. If so, the first call must
     return a result."""
     given = {one.arg for one in inside(function.args, ast.arg)} - {"self"}
-    for _, node in own_nodes(function):
-        target = written(node) if isinstance(node, (ast.Assign, ast.Call)) else None
-        if target is None or target.lineno > block.lineno or viewed(target) not in table.inputs:
-            continue
-        if any(name.id in given for name in inside(node, ast.Name)):
-            return True
-    return False
+    writes = [(node, target) for _, node in own_nodes(function) if (target := written(node)) is not None]
+    filling = [node for node, target in writes if target.lineno <= block.lineno and viewed(target) in table.inputs]
+    return any(name.id in given for node in filling for name in inside(node, ast.Name))
 
 
 def _may_replay(nodes: Sequence[ast.AST], table: GraphTensors, block: CaptureBlock, replaying: set[str]) -> bool:
@@ -349,22 +341,12 @@ def _may_replay(nodes: Sequence[ast.AST], table: GraphTensors, block: CaptureBlo
     )
 
 
-def _parts(value: ast.expr | None) -> Sequence[ast.expr]:
-    return elements(value) if value is not None else ()
-
-
-def _following(block: ast.stmt, parents: dict[ast.AST, ast.AST]) -> Iterator[ast.stmt]:
+def _all_following(block: ast.stmt, parents: dict[ast.AST, ast.AST]) -> Iterator[ast.stmt]:
     """Yield the statements that run after a block, first those in the same branch and then those after the branch."""
-    child: ast.AST = block
-    while child in parents:
-        around = parents[child]
-        for name in ("body", "orelse", "finalbody"):
-            statements = getattr(around, name, None)
-            if isinstance(statements, list) and child in statements:
-                yield from statements[statements.index(child) + 1 :]
-        if isinstance(around, LOOPS):
+    for child in (block, *ancestors(block, parents)):
+        yield from following(child, parents)
+        if isinstance(parents.get(child), LOOPS):
             return
-        child = around
 
 
 def _evaluated(statement: ast.stmt, outputs: set[str]) -> ast.expr | None:

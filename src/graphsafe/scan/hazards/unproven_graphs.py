@@ -7,7 +7,16 @@ import ast
 import re
 from collections.abc import Iterator
 
-from graphsafe.scan.hazards.graph_syntax import Function, is_capture, is_plain_replay, own_nodes, place, with_statements
+from graphsafe.scan.hazards.graph_syntax import (
+    Function,
+    arguments_of,
+    captures_in,
+    is_capture,
+    is_plain_replay,
+    own,
+    place,
+    with_statements,
+)
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables
 from graphsafe.scan.hazards.outputs.givers import makes_graphs
 from graphsafe.scan.sources.node_memo import inside
@@ -24,8 +33,9 @@ def lines(found: Tables) -> Iterator[tuple[str, str, ast.expr]]:
     for name, function, _ in found.functions:
         for item in _never_replayed(function):
             yield name, "never-replayed", item
-        for call in _discarded(function):
-            yield name, "discarded", call
+        for call in (part for node in own(function, ast.Expr) for part in elements(node.value)):
+            if isinstance(call, ast.Call) and makes_graphs(call):
+                yield name, "discarded", call
     for table in found.all:
         for name in sorted(table.capturing & table.replaying):
             if TEST.search(name):
@@ -57,27 +67,18 @@ def _never_replayed(function: Function) -> Iterator[ast.expr]:
                 yield call
 
 
-def _discarded(function: Function) -> Iterator[ast.Call]:
-    """Yield the calls that make a graphed callable and ignore the result."""
-    for _, node in own_nodes(function):
-        value = node.value if isinstance(node, ast.Expr) else None
-        for call in elements(value) if value is not None else ():
-            if isinstance(call, ast.Call) and makes_graphs(call):
-                yield call
-
-
 def _replayed_on_old_inputs(table: GraphTensors, function: Function) -> ast.Call | None:
     """Return the replay in a test that compares outputs but never writes new values into the capture's inputs. Return
     None for any other function."""
-    own = [node for _, node in own_nodes(function)]
-    end = max((block.end_lineno or block.lineno for block in table.blocks if block in own), default=None)
-    calls = [node for node in own if isinstance(node, ast.Call)]
-    replay = next((call for call in calls if is_plain_replay(call)), None)
+    blocks = [block for block in captures_in(function) if block in table.blocks]
+    end = max((block.end_lineno or block.lineno for block in blocks), default=None)
+    calls = own(function, ast.Call)
+    replay = next(filter(is_plain_replay, calls), None)
     if end is None or replay is None or not any(_is_made_here(table, name) for name in table.inputs):
         return None
     later = [call for call in calls if call.lineno > end and not COMPARES.search(dotted(call.func) or "")]
     # A call that receives an input after the capture may fill it. So may a call that changes a whole model.
-    given = {place(value) for call in later for value in [*call.args, *(keyword.value for keyword in call.keywords)]}
+    given = {place(value) for call in later for value in arguments_of(call)}
     is_filled = any(line > end for name in table.inputs for _, line in table.filled.get(name, ()))
     written = any(
         isinstance(call.func, ast.Attribute) and call.func.attr.endswith("_") and not call.func.attr.endswith("__")

@@ -40,7 +40,7 @@ from graphsafe.scan.interpreter.losses import as_loss
 from graphsafe.scan.interpreter.subscripts import index_of, subscript_store
 from graphsafe.scan.models import protocols, torch_functions
 from graphsafe.scan.sources.node_memo import memoize_on_node
-from graphsafe.scan.state import container_state, filled_once, grown_entries, writes
+from graphsafe.scan.state import filled_once, grown_entries, own_changes, writes
 from graphsafe.scan.state.first_step import FIRST_STEP
 from graphsafe.scan.state.provenance import is_table_of_flag
 from graphsafe.scan.state.replaced_values import keeps_what_is_there
@@ -131,7 +131,7 @@ def augmented(frame: Frame, node: ast.AugAssign) -> None:
         owner = frame.evaluate_quietly(target.value)
         if type(owner) is Instance and isinstance(node.op, ast.Add):
             key, added = frame.attributes.key(owner.ref, target.attr), element_of(frame.evaluate_quietly(node.value))
-            container_state.lengthened(frame, node, key, dotted(target) or target.attr, added)
+            own_changes.lengthened(frame, node, key, dotted(target) or target.attr, added)
     assign(frame, target, _perhaps_in_place(held, value), node, augmented=True)
 
 

@@ -50,7 +50,7 @@ from graphsafe.scan.models import named_calls, platforms
 from graphsafe.scan.sources.node_memo import expression_text
 from graphsafe.scan.state import straight_line
 from graphsafe.scan.state.filled_once import is_filled_here
-from graphsafe.scan.state.first_step_tests import draws_pictures, is_called_seldom
+from graphsafe.scan.state.first_step_tests import CALLED_SELDOM, SHOWS
 from graphsafe.scan.symbols.blocks import Definition
 from graphsafe.scan.symbols.overrides import Overrides
 from graphsafe.scan.symbols.project import Project
@@ -169,11 +169,11 @@ class Interpreter:
         # nevertheless.
         captured = frame.captured and self.is_named_cold(ref, facts)
         hot = frame.hot and not facts.captures and (captured or not self.cold(ref, facts))
-        hot = hot and not (frame.step_loops and is_called_seldom(qualified))
+        hot = hot and not (frame.step_loops and CALLED_SELDOM.search(qualified))
         if hot:
             self.note_call(frame, node, ref, facts.line)
         arguments = decorators.passed_on(self, function, behind_partial(function, arguments))
-        guarded = frame.guard is not None or bool(frame.unlikely) or draws_pictures(qualified)
+        guarded = frame.guard is not None or bool(frame.unlikely) or SHOWS.search(qualified) is not None
         once = not guarded and bool(frame.lazy) and is_filled_here(frame)
         depth = 1 if frame.hot else frame.depth + 1
         composes, between = frame.composes and not hot, frame.between and not hot

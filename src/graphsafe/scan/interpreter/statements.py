@@ -14,7 +14,7 @@ from graphsafe.scan.domain.joins import element_of
 from graphsafe.scan.domain.summary import RootSite
 from graphsafe.scan.domain.values import NONE, UNKNOWN, DeviceValue, Instance, RuntimeObject, Sequence, Unknown, Value
 from graphsafe.scan.execution.frame import Frame, LazyTest
-from graphsafe.scan.hazards import branch_effects, capture_site, capturing_branch, fixed_device, side_stream
+from graphsafe.scan.hazards import branch_effects, capture_site, fixed_device, side_stream
 from graphsafe.scan.hazards.graph_syntax import is_short
 from graphsafe.scan.interpreter import assignments, definitions, patterns
 from graphsafe.scan.interpreter.assignments import assign
@@ -140,7 +140,7 @@ def _if(frame: Frame, node: ast.If) -> bool:
     has_used, end = effects.has_used(since), len(effects.items)
     if ways.verdict.dead is not None:
         frame.decided.add((node.lineno, not ways.verdict.dead))
-    capturing_branch.branch(frame, node)
+    branch_effects.capturing_branch(frame, node)
     before, touched_before, returned = frame.env, frame.touches_device, len(frame.returns)
     frame.touches_device = False
     for branch, body in ((True, node.body), (False, node.orelse)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 
 from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.events import Event, span_of
@@ -21,8 +22,6 @@ WHOLE = frozenset(("ALWAYS", "FULL", "True"))
 """Values that declare support for every batch. Other values declare support only for decoding, and decoding does not
 run every line.
 """
-_NAMES_BOTH = frozenset(("get_builder_cls", "get_impl_cls"))
-STEPS = ("forward", "__call__", "apply")
 
 
 def events(
@@ -30,7 +29,7 @@ def events(
 ) -> Iterator[tuple[Place, Event]]:
     """Yield an event for each flag that declares support although the class has errors. `hazards` maps each hot
     function to the codes of its errors."""
-    implementations: dict[str, str] | None = None
+    implementations = cache(lambda: _implementations(project, paths))
     for path in paths:
         file = project.files.index(path)
         for cls in file.classes.values() if file is not None else ():
@@ -41,9 +40,7 @@ def events(
                 continue
             subject, own = f"{path}::{cls.name}", True
             if _step(project, subject) is None:
-                if implementations is None:
-                    implementations = _implementations(project, paths)
-                subject, own = implementations.get(subject, subject), False
+                subject, own = implementations().get(subject, subject), False
             codes = sorted(_on_hot_path(project, subject, calls, hazards))
             if codes:
                 confidence: Confidence = "likely" if own or promise in WHOLE else "possible"
@@ -61,7 +58,10 @@ def _promise(node: ast.stmt | None) -> str | None:
 
 
 def _step(project: Project, ref: str) -> str | None:
-    return next((method for name in STEPS if (method := project.find_method(ref, name)) is not None), None)
+    return next(
+        (method for name in ("forward", "__call__", "apply") if (method := project.find_method(ref, name)) is not None),
+        None,
+    )
 
 
 def _on_hot_path(project: Project, ref: str, calls: CallGraph, hazards: Mapping[str, Sequence[str]]) -> set[str]:
@@ -98,7 +98,7 @@ def _implementations(project: Project, paths: Iterable[str]) -> dict[str, str]:
     for path in paths:
         file = project.files.index(path)
         for cls in file.classes.values() if file is not None else ():
-            if cls.methods.keys() >= _NAMES_BOTH:
+            if cls.methods.keys() >= {"get_builder_cls", "get_impl_cls"}:
                 assert file is not None
                 builder = _named_class(project, file, cls, "get_builder_cls")
                 implementation = _named_class(project, file, cls, "get_impl_cls")

@@ -12,7 +12,6 @@ from graphsafe.scan.symbols.project import Project
 
 Lines = tuple[int, int]
 "The first and last line of a statement, or of the head of a compound statement."
-_WITHOUT_CODE = (ast.Global, ast.Nonlocal, ast.Try)
 
 
 def hot_statements(project: Project, record: Record, wanted: Collection[str]) -> dict[str, set[Lines]]:
@@ -40,4 +39,4 @@ def _statements(body: Iterable[ast.stmt]) -> Iterator[Lines]:
 def _has_code(statement: ast.stmt) -> bool:
     is_text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
     is_annotation = isinstance(statement, ast.AnnAssign) and statement.value is None
-    return not (is_text or is_annotation or isinstance(statement, _WITHOUT_CODE))
+    return not (is_text or is_annotation or isinstance(statement, (ast.Global, ast.Nonlocal, ast.Try)))

@@ -26,6 +26,7 @@ from graphsafe.scan.linting.selection import Selection
 from graphsafe.scan.linting.unnamed import UnnamedCode
 from graphsafe.scan.roots.candidate_files import Candidates
 from graphsafe.scan.roots.hot_roots import HotnessRules
+from graphsafe.scan.sources.node_memo import memoize_method
 from graphsafe.scan.sources.source import Source, Unreadable
 from graphsafe.scan.sources.suppress import Comment, comments
 from graphsafe.scan.state import across_steps, seen_by_graphs
@@ -42,6 +43,7 @@ _AROUND_GRAPHS = frozenset(
     "input-rebound output-kept adopted refilled host-refilled read-early given-early taken-early".split()
 )
 "Events that are faults in the code around a graph."
+_Matched = tuple[Rule, Match, Place, Event]
 LAMBDA = re.compile(r"(?<=<lambda>:)\d+")
 "Matches the line number in the name of a lambda. The number is relative to the surrounding function."
 
@@ -70,14 +72,15 @@ class Linter:
         self._selection = Selection.of(config, rulebook)
         self._display: dict[str, str] = {}
         self._paths = HotnessRules(config)
-        self._compiled: dict[str, bool] = {}
-        "Function -> whether torch.compile compiles it."
-        self._sites: dict[Edge, CallSite] = {}
+        self._matched: dict[tuple[str, int, str], list[_Matched]] = defaultdict(list)
+        "Path, line and rule code -> the events that match."
+        self._hazards: dict[str, list[str]] = defaultdict(list)
+        "Function -> the codes of the errors that it certainly contains."
         self._texts: dict[tuple[str, int], str] = {}
         "The displayed path and the line of each finding -> the source code of the line."
         self._doubts: dict[str, str] = {}
         "Function -> why every root that leads to the function is doubtful."
-        self._hidden: dict[str, list[tuple[int, int, str]]] = {}
+        self._hidden: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
         """Path -> first line, last line and rule code of each match that is not reported, because it is too uncertain
         or its region is not selected."""
 
@@ -88,8 +91,6 @@ class Linter:
         """
         wanted = dict.fromkeys(paths)
         told = [path for path in read if path in wanted]
-        found: dict[tuple[str, int, str], list[tuple[Rule, Match, Place, Event]]] = {}
-        hazards: dict[str, list[str]] = {}
         calls = CallGraph(self._record)
         captures = calls.captures(self._is_compiled)
         regions = Regions(self._project, self._record, calls, self._candidates.with_graphs, self._has_unread_module)
@@ -102,25 +103,25 @@ class Linter:
             if place.path in wanted and self._is_above_note(event) and (doubt := unnamed.doubt(place.ref)):
                 event = replace(event, confidence="possible")
                 self._doubts[place.ref] = doubt
-            self._match(place, event, wanted, found, hazards)
-        for place, event in declared_support.events(self._project, calls, hazards, told):
-            self._match(place, event, wanted, found, hazards)
+            self._match(place, event, wanted)
+        for place, event in declared_support.events(self._project, calls, self._hazards, told):
+            self._match(place, event, wanted)
         counts = calls.root_counts()
         # Findings are made one file at a time, because only the most recently used sources stay in memory.
         findings = []
         general = {
             (path, line, code)
-            for (path, line, _), matched in found.items()
+            for (path, line, _), matched in self._matched.items()
             for rule, *_ in matched
             for code in rule.instead_of
         }
-        for key in sorted(found.keys() - general):
-            finding = self._finding(found[key], regions, counts)
+        for key in sorted(self._matched.keys() - general):
+            finding = self._finding(self._matched[key], regions, counts)
             if self._config.region in (None, finding.region) or finding.region is None:
                 findings.append(finding)
             else:
                 at = finding.location
-                self._hidden.setdefault(key[0], []).append((at.line, at.end_line, finding.code))
+                self._hidden[key[0]].append((at.line, at.end_line, finding.code))
         problems = self._problems(wanted)
         findings += [self._unreadable(path, why) for path, why in problems if self._enabled(UNREADABLE, path)]
         findings = self._suppressed(findings, told)
@@ -128,7 +129,8 @@ class Linter:
 
         def text_of(shown: str, line: int) -> str:
             known = self._texts.get((shown, line))
-            return line_of(self._lines(sources.get(shown, shown)), line) if known is None else known
+            source = self._source(sources.get(shown, shown)) if known is None else None
+            return line_of(source.lines if source is not None else None, line) if known is None else known
 
         return fingerprinted(findings, text_of, cache(self._from_root))
 
@@ -149,25 +151,18 @@ class Linter:
         problems = self._project.files.problems
         return [(path, problems[path]) for path in paths if path in problems]
 
-    def _match(
-        self,
-        place: Place,
-        event: Event,
-        wanted: Mapping[str, None],
-        found: dict[tuple[str, int, str], list[tuple[Rule, Match, Place, Event]]],
-        hazards: dict[str, list[str]],
-    ) -> None:
+    def _match(self, place: Place, event: Event, wanted: Container[str]) -> None:
         """Record the matches of an event, and the functions that certainly contain errors."""
         for rule, match in self._rulebook.matching(event.kind, event.how):
             certain = event.confidence != "possible" and event.guard is None and not event.once
             if certain and (event.level or match.level or rule.level) == "error":
-                hazards.setdefault(place.ref, []).append(rule.code)
+                self._hazards[place.ref].append(rule.code)
             if place.path not in wanted:
                 continue
             if CONFIDENCES.index(event.confidence) < self._least:
-                self._hidden.setdefault(place.path, []).append((event.span[0], event.span[2], rule.code))
+                self._hidden[place.path].append((event.span[0], event.span[2], rule.code))
             elif self._enabled(rule.code, place.path):
-                found.setdefault((place.path, event.span[0], rule.code), []).append((rule, match, place, event))
+                self._matched[place.path, event.span[0], rule.code].append((rule, match, place, event))
 
     def _events(self, paths: Container[str], regions: Regions) -> Iterable[tuple[Place, Event]]:
         record, candidates = self._record, self._candidates
@@ -192,28 +187,25 @@ class Linter:
         matches = self._rulebook.matching(event.kind, event.how)
         return any(rule.level_of(event.level or match.level) != "note" for rule, match in matches)
 
+    @memoize_method
     def _is_compiled(self, ref: str) -> bool:
         """Return whether a function runs under torch.compile, by its decorators, its class or the configuration."""
-        if ref not in self._compiled:
-            facts = self._project.function_facts(ref)
-            path, why = ref.partition("::")[0], self._record.roots.get(ref, "")
-            target = self._config.targets.get(why.removeprefix(TARGET)) if why.startswith(TARGET) else None
-            owner = self._project.class_facts(f"{path}::{facts.owner}") if facts is not None and facts.owner else None
-            decorators = (*(facts.decorators if facts else ()), *(owner.decorators if owner else ()))
-            self._compiled[ref] = (
-                why.startswith(COMPILED)
-                or (target is not None and target.compiled)
-                or any(COMPILE.search(decorator) for decorator in decorators)
-                or (facts is not None and self._paths.is_compiled(path, self._project.module_of(path), facts))
-            )
-        return self._compiled[ref]
+        facts = self._project.function_facts(ref)
+        path, why = ref.partition("::")[0], self._record.roots.get(ref, "")
+        target = self._config.targets.get(why.removeprefix(TARGET)) if why.startswith(TARGET) else None
+        owner = self._project.class_facts(f"{path}::{facts.owner}") if facts is not None and facts.owner else None
+        decorators = (*(facts.decorators if facts else ()), *(owner.decorators if owner else ()))
+        return (
+            why.startswith(COMPILED)
+            or (target is not None and target.compiled)
+            or any(map(COMPILE.search, decorators))
+            or (facts is not None and self._paths.is_compiled(path, self._project.module_of(path), facts))
+        )
 
     def _enabled(self, code: str, path: str) -> bool:
         return self._selection.is_enabled(code, self._from_root(self.display(path)))
 
-    def _finding(
-        self, group: Sequence[tuple[Rule, Match, Place, Event]], regions: Regions, counts: Mapping[str, int]
-    ) -> Finding:
+    def _finding(self, group: Sequence[_Matched], regions: Regions, counts: Mapping[str, int]) -> Finding:
         """Make one finding from a rule's events on one line. It describes one of these events: unguarded events come
         first, then certain ones, then the leftmost one."""
         rule, match, place, event = min(group, key=lambda item: (*plainness(item[3])[:2], item[3].span))
@@ -259,16 +251,15 @@ class Linter:
             region=region,
         )
 
+    @memoize_method
     def _site(self, edge: Edge) -> CallSite:
         """Return the call site of an edge. The findings of a large project share most call sites."""
-        if edge not in self._sites:
-            path, _, function = edge.caller.partition("::")
-            around = self._project.function_around(edge.caller)
-            if around is not None:
-                first = around.line
-                function = LAMBDA.sub(lambda line: str(first + int(line[0])), function)
-            self._sites[edge] = CallSite(self.display(path), edge.line, function or None)
-        return self._sites[edge]
+        path, _, function = edge.caller.partition("::")
+        around = self._project.function_around(edge.caller)
+        if around is not None:
+            first = around.line
+            function = LAMBDA.sub(lambda line: str(first + int(line[0])), function)
+        return CallSite(self.display(path), edge.line, function or None)
 
     def _unreadable(self, path: str, problem: Unreadable) -> Finding:
         at = Location(self.display(path), problem.line, problem.column, problem.line, problem.column + 1, None)
@@ -343,10 +334,6 @@ class Linter:
         path = os.path.abspath(shown)
         inside = path.removeprefix(os.path.join(self._config.root, ""))
         return inside.replace(os.sep, "/")
-
-    def _lines(self, path: str) -> Sequence[str] | None:
-        source = self._source(path)
-        return source.lines if source is not None else None
 
     def _source(self, path: str) -> Source | None:
         try:

@@ -15,6 +15,7 @@ from graphsafe.scan.hazards.graph_syntax import LOOPS, captures_in, is_plain_rep
 from graphsafe.scan.linting.call_graph import CallGraph
 from graphsafe.scan.roots.assumed_roots import BY_FORM, CALLABLE, HOST_STEP, PUBLIC, RESULTS, STEP, UNCALLED, WAY
 from graphsafe.scan.roots.hot_roots import BY_LIBRARY, FORWARD, HOT_PATH_AROUND, METRIC
+from graphsafe.scan.sources.node_memo import memoize_method
 from graphsafe.scan.state.provenance import CONSTRUCTORS
 from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project, ref_of
@@ -53,9 +54,6 @@ class Regions:
         self._project = project
         self._blocks: dict[str, list[Lines]] = {}
         "Function -> its blocks that capture."
-        self._pausing: dict[str, bool] = {}
-        "File -> whether it contains a call that pauses."
-        self._lines_capturing: dict[str, Sequence[int]] = {}
         hot = {*record.edges, *record.roots}
         replaying = {ref for ref in hot if self._replays(ref) or self._pauses(ref)}
         # In a project without captures, users may capture an engine's entry points and functions that look like steps.
@@ -80,8 +78,10 @@ class Regions:
         ]
         for ref in hot:
             facts = project.function_facts(ref)
-            if facts is not None and facts.captures:
-                self._blocks[ref] = list(self._captured_lines(ref))
+            node = project.function_node(ref) if facts is not None and facts.captures else None
+            if node is not None:
+                blocks = captures_in(node)
+                self._blocks[ref] = [(one.body[0].lineno, one.end_lineno or one.lineno) for one in blocks]
         by_block = {ref: [edge.callee for edge in calls.calls_in(ref, lines)] for ref, lines in self._blocks.items()}
         called = [callee for callees in by_block.values() for callee in callees]
         # If the code does not show which module a block calls, the block may call any module that the file defines or
@@ -96,6 +96,7 @@ class Regions:
         names = (ref.rpartition("::")[2].removesuffix(".__init__") for ref in self._blocks)
         self._capturing = {name.rpartition(".")[2] for name in names}
         self._calls = calls
+        self._chains = calls.chains()
         unready = {
             place.ref
             for place, event in record.events.items()
@@ -109,7 +110,9 @@ class Regions:
         beside = {
             ref
             for ref in hot
-            if record.roots.get(ref) == LOOP or _prefills(ref.partition("::")[2]) or self._is_never_compiled(ref)
+            if record.roots.get(ref) == LOOP
+            or _prefills(ref.partition("::")[2])
+            or any(map(_NOT_COMPILED.search, project.decorators(ref)))
         }
         self._captured = calls.reached([*begun, *called], without=replaying | (beside - self._held))
         self._begun = frozenset(begun)
@@ -121,16 +124,12 @@ class Regions:
     def chain_to(self, ref: str, line: int) -> Sequence[Edge]:
         """Return the shortest chain of calls from a root to a line of a function. For a line in a graph, the root is in
         the same graph. The chain is empty if the function itself is the root."""
-        chain = self._from_roots.get(ref, ())
+        chain = self._chains.get(ref, ())
         caller, at = (chain[0].caller, chain[0].line) if chain else (ref, line)
         if self.of(ref, line) != "captured" or caller in self._begun or self._in_block(caller, at):
             return chain
         # The nearest root is host code around the graphs. It does not show why a graph contains the line.
         return self._from_captures.get(ref, chain)
-
-    @cached_property
-    def _from_roots(self) -> Mapping[str, Sequence[Edge]]:
-        return self._calls.chains()
 
     @cached_property
     def _from_captures(self) -> Mapping[str, Sequence[Edge]]:
@@ -153,7 +152,7 @@ class Regions:
 
     def is_around(self, ref: str, line: int) -> bool:
         """Return whether a line is host code: no graph contains it, and users capture no code that contains it."""
-        return self.of(ref, line) != "captured" and not self.is_held(ref, line)
+        return self.of(ref, line) != "captured"
 
     def recaptures(self, ref: str, line: int | None = None) -> bool:
         """Return whether a change in a function is always followed by a new capture: each call that reaches the change
@@ -162,7 +161,7 @@ class Regions:
         The result is False if the function replays before `line`, or if a loop around the change begins after the
         capture.
         """
-        if line is not None and self._replays_before(ref, line):
+        if any(is_plain_replay(inner) and inner.lineno < (line or 0) for _, inner in self._nodes(ref)):
             return False
         waiting, seen = [(ref, line or 0)], {ref}
         while waiting:
@@ -177,10 +176,6 @@ class Regions:
                 waiting += [(caller, called) for caller, called in callers if caller not in seen]
                 seen |= {caller for caller, _ in callers}
         return True
-
-    def _replays_before(self, ref: str, line: int) -> bool:
-        calls = (inner for _, inner in self._nodes(ref) if isinstance(inner, ast.Call))
-        return any(is_plain_replay(call) and call.lineno < line for call in calls)
 
     def _loops_after(self, ref: str, line: int, captured: int) -> bool:
         """Return whether a loop around a line begins after the last capture of the function."""
@@ -211,21 +206,19 @@ class Regions:
             for one in block[position + 1 :]
         )
 
+    @memoize_method
     def _captures_of(self, ref: str) -> Sequence[int]:
-        if ref not in self._lines_capturing:
-            self._lines_capturing[ref] = [*self._find_captures(ref)]
-        return self._lines_capturing[ref]
-
-    def _find_captures(self, ref: str) -> Iterator[int]:
-        """Yield the lines of a function that lead to a new capture: they call a capturing function or drop graphs, as
+        """Return the lines of a function that lead to a new capture: they call a capturing function or drop graphs, as
         `self.graphs.clear()` does."""
+        found: list[int] = []
         for _, inner in self._nodes(ref):
             if isinstance(inner, ast.Call):
                 holder, _, name = (dotted(inner.func) or "").rpartition(".")
                 if name in self._capturing or (name == "clear" and "graph" in holder):
-                    yield inner.lineno
+                    found.append(inner.lineno)
             if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Store) and "graph" in inner.attr:
-                yield inner.lineno
+                found.append(inner.lineno)
+        return found
 
     def is_set_for_captures(self, key: str) -> bool:
         """Return whether a capturing method assigns an attribute. Each graph then has its own value for the
@@ -278,22 +271,15 @@ class Regions:
     def _pauses(self, ref: str) -> bool:
         facts = self._project.function_facts(ref)
         path = ref.partition("::")[0]
-        if path not in self._pausing:
-            data = self._project.files.data(path) or b""
-            self._pausing[path] = any(call in data for call in _PAUSES)
-        if facts is None or facts.is_async or not self._pausing[path]:
+        if facts is None or facts.is_async or not self._may_pause(path):
             return facts is not None and facts.is_async
         lines = "\n".join(self._project.files.source(path).lines_of(facts.line, facts.end_line)).encode()
         return any(call in lines for call in _PAUSES)
 
-    def _is_never_compiled(self, ref: str) -> bool:
-        facts = self._project.function_facts(ref)
-        return facts is not None and any(map(_NOT_COMPILED.search, facts.decorators))
-
-    def _captured_lines(self, ref: str) -> Iterator[Lines]:
-        node = self._project.function_node(ref)
-        for block in captures_in(node) if node is not None else ():
-            yield block.body[0].lineno, block.end_lineno or block.lineno
+    @memoize_method
+    def _may_pause(self, path: str) -> bool:
+        data = self._project.files.data(path) or b""
+        return any(call in data for call in _PAUSES)
 
 
 def _prefills(name: str) -> bool:

@@ -25,6 +25,7 @@ from graphsafe.scan.roots.assumed_roots import ENTRY, OPERATOR, PUBLIC, RESULTS
 from graphsafe.scan.roots.hot_roots import BY_LIBRARY, METRIC, HotnessRules
 from graphsafe.scan.roots.public_functions import LOADS
 from graphsafe.scan.sources.documents import Documents
+from graphsafe.scan.sources.node_memo import memoize_method
 from graphsafe.scan.symbols.blocks import parameters
 from graphsafe.scan.symbols.project import Project
 from graphsafe.scan.symbols.project_files import Files
@@ -84,11 +85,9 @@ class Namings:
         self._files = files
         self._documents = documents
         self._named: dict[Definition, bool] = {}
-        self._layouts: dict[str, _Layout] = {}
         top = os.path.commonpath(files.names) if files.names else ""
         self._naming = [path for path in files.names if not _IN_TESTS.search(os.path.relpath(path, top))]
         self._top = top
-        self._exports: dict[str, bool] = {}
         self._by_folder: dict[str, dict[str, None]] = {}
         for path in self._naming:
             self._by_folder.setdefault(os.path.dirname(path), {})[path] = None
@@ -177,21 +176,20 @@ class Namings:
                     seen.add(alias[1])
                     waiting.append(alias[1])
 
+    @memoize_method
     def _exports_to_users(self, init: str) -> bool:
         """Return whether users or other code may use whatever an `__init__.py` imports. Such a package is near the top
         of the project, or other code imports it as a whole: `from shop.layers import *`, `from shop import layers`."""
-        if init not in self._exports:
-            folder = os.path.dirname(init)
-            around = [one for one in os.path.relpath(folder, self._top).split(os.sep) if one not in (".", "src")]
-            name = os.path.basename(folder).encode()
-            whole = re.compile(_AS_A_WHOLE.replace(b"NAME", re.escape(name)), re.M)
-            self._exports[init] = len(around) <= _NEAR_TOP or any(
-                whole.search(data, start, end) is not None
-                for other in self._naming
-                if name in (data := self._files.data(other) or b"")
-                for start, end in self._layout(other).imports
-            )
-        return self._exports[init]
+        folder = os.path.dirname(init)
+        around = [one for one in os.path.relpath(folder, self._top).split(os.sep) if one not in (".", "src")]
+        name = os.path.basename(folder).encode()
+        whole = re.compile(_AS_A_WHOLE.replace(b"NAME", re.escape(name)), re.M)
+        return len(around) <= _NEAR_TOP or any(
+            whole.search(data, start, end) is not None
+            for other in self._naming
+            if name in (data := self._files.data(other) or b"")
+            for start, end in self._layout(other).imports
+        )
 
     def _sources(self, path: str, data: bytes, asked: Definition) -> Iterator[tuple[int, bool]]:
         """Yield the places that bind a name in a file, each with whether it binds the name to another definition. Such
@@ -238,17 +236,16 @@ class Namings:
         found = names[number] if 0 <= number < len(names) else b""
         return (path, found.decode()) if found else None
 
+    @memoize_method
     def _layout(self, path: str) -> _Layout:
-        if path not in self._layouts:
-            data = self._files.data(path) or b""
-            found = [*_TOP_LINE.finditer(data)]
-            self._layouts[path] = _Layout(
-                [match.start() for match in found],
-                [match[1] or match[2] or b"" for match in found],
-                [match.span() for match in _IMPORT.finditer(data)],
-                [match.span() for match in _EXPORTS.finditer(data)],
-            )
-        return self._layouts[path]
+        data = self._files.data(path) or b""
+        found = [*_TOP_LINE.finditer(data)]
+        return _Layout(
+            [match.start() for match in found],
+            [match[1] or match[2] or b"" for match in found],
+            [match.span() for match in _IMPORT.finditer(data)],
+            [match.span() for match in _EXPORTS.finditer(data)],
+        )
 
     def _registered_as(self, path: str, name: str) -> Iterator[bytes]:
         """Yield the strings in the decorators of a definition: a registry may know the definition by such a name."""
@@ -302,25 +299,17 @@ class UnnamedCode:
         self._calls = calls
         self._searches_names = documents is not None
         self._namings = Namings(project.files, documents or Documents(()))
-        self._known: dict[str, str] = {}
-        self._of_roots: dict[str, str] = {}
 
+    @memoize_method
     def doubt(self, ref: str) -> str:
         """Return why every root that leads to a function is doubtful, or an empty string. In messages, the text follows
         the reason for the root."""
-        if ref not in self._known:
-            self._known[ref] = self._doubt(ref)
-        return self._known[ref]
-
-    def _doubt(self, ref: str) -> str:
         waiting, seen = [ref], {ref}
         found: set[str] = set()
         while waiting:
             one = waiting.pop()
             if one in self._roots:
-                if one not in self._of_roots:
-                    self._of_roots[one] = self._doubt_of_root(one)
-                found.add(self._of_roots[one])
+                found.add(self._doubt_of_root(one))
                 if "" in found:
                     return ""
             callers = {caller for caller, _ in self._calls.callers(one)} - seen
@@ -328,6 +317,7 @@ class UnnamedCode:
             waiting += callers
         return max(found, default="")
 
+    @memoize_method
     def _doubt_of_root(self, root: str) -> str:
         why = self._roots[root]
         path, _, name = root.partition("::")

@@ -42,7 +42,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.domain.widening import MAX_ITEMS
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.models import protocols, spelled_out, type_tests
-from graphsafe.scan.state import container_state, writes
+from graphsafe.scan.state import own_changes, writes
 from graphsafe.scan.symbols.index import dotted, name_made_by
 
 SLICE = RuntimeObject("slice")
@@ -327,7 +327,7 @@ def filter_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 def next_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if not arguments.positional:
         return UNKNOWN
-    container_state.advanced(frame, node, arguments.positional[0])
+    own_changes.advanced(frame, node, arguments.positional[0])
     item = protocols.called(frame, node, arguments.positional[0], "__next__")
     if item is None:
         item = element_of(arguments.positional[0])

@@ -35,7 +35,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.models import builtin_functions, formatting, module_methods, named_tuples
-from graphsafe.scan.state import container_state, writes
+from graphsafe.scan.state import own_changes, writes
 from graphsafe.scan.state.cached_entries import may_drop_results
 from graphsafe.scan.symbols.index import dotted
 
@@ -46,7 +46,7 @@ def method(frame: Frame, node: ast.Call, receiver: Value, name: str, arguments: 
         if made is not None:
             return made
     if type(receiver) is Sequence or type(receiver) is Dict:
-        container_state.changed(frame, node, receiver, name)
+        own_changes.container_changed(frame, node, receiver, name)
     if type(receiver) is Sequence:
         return _of_sequence(frame, node, receiver, name, arguments)
     if type(receiver) is Dict:
@@ -190,7 +190,7 @@ def _put_back(frame: Frame, node: ast.Call, updated: Value, added: Value) -> Non
     lengthens = frame.hot and function.attr in ("append", "appendleft", "extend", "insert")
     if not isinstance(holder, ast.Attribute):
         if lengthens and type(updated) is Sequence and updated.held_by is not None:
-            container_state.lengthened(frame, node, updated.held_by, ast.unparse(holder), added)
+            own_changes.lengthened(frame, node, updated.held_by, ast.unparse(holder), added)
         return
     owner = frame.evaluate(holder.value)
     if type(owner) is not Instance:
@@ -199,7 +199,7 @@ def _put_back(frame: Frame, node: ast.Call, updated: Value, added: Value) -> Non
         frame.attributes.record(owner.ref, holder.attr, updated)
     elif lengthens:
         key = frame.attributes.key(owner.ref, holder.attr)
-        container_state.lengthened(frame, node, key, dotted(holder) or holder.attr, added)
+        own_changes.lengthened(frame, node, key, dotted(holder) or holder.attr, added)
 
 
 def cached_call(frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> None:

@@ -19,7 +19,7 @@ from graphsafe.scan.roots.public_functions import is_public, works_on_tensors
 from graphsafe.scan.roots.registered_functions import entries_of, may_register, operators_of
 from graphsafe.scan.roots.tensor_arguments import takes_tensors
 from graphsafe.scan.sources.node_memo import inside
-from graphsafe.scan.symbols.blocks import parameters
+from graphsafe.scan.symbols.blocks import attribute_of, parameters
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted, is_kernel
 from graphsafe.scan.symbols.project import ref_of
 
@@ -168,7 +168,8 @@ class _Forms:
             return METRIC if any(map(MEASURING.search, self._file.module.split("."))) else ENTRY
         if facts.name in self._launching:
             return LAUNCHES
-        if self._trains and self._makes_training_step(facts):
+        node = self._node(facts)
+        if self._trains and node is not None and any(training_closures.defined_in(node)):
             return FACTORY
         if self._with_public and is_public(facts):
             if self._makes_step(facts):
@@ -204,13 +205,12 @@ class _Forms:
                 if launches and not _FOR_WEIGHTS.search(facts.name):
                     yield facts.name
 
-    def _makes_training_step(self, facts: FunctionFacts) -> bool:
-        node = self._engine.project.function_node(f"{self._file.path}::{facts.name}")
-        return node is not None and any(training_closures.defined_in(node))
+    def _node(self, facts: FunctionFacts) -> Function | None:
+        return self._engine.project.function_node(f"{self._file.path}::{facts.name}")
 
     def _makes_step(self, facts: FunctionFacts) -> bool:
         """Return whether a function defines and returns a function that takes tensors."""
-        node = self._engine.project.function_node(f"{self._file.path}::{facts.name}")
+        node = self._node(facts)
         if node is None or facts.owner is not None or not makes_function(node):
             return False
         return any(
@@ -250,7 +250,9 @@ class _Forms:
         either for a `sample` that takes only a size: such a method may make data on the host.
         """
         is_part = self._applied and self._is_part(facts)
-        if self._with_public and not is_part and not (name == "sample" and self._takes_sizes(facts)):
+        node = self._node(facts)
+        takes_sizes = node is not None and {one.arg for one in parameters(node)[1:]} <= _SIZES
+        if self._with_public and not is_part and not (name == "sample" and takes_sizes):
             return True
         if name == "step" and (
             self._engine.project.derives(cls, _OPTIMIZER_BASES) or self._works_on_parameter_groups(cls)
@@ -263,14 +265,10 @@ class _Forms:
             return True
         return any(map(self._takes_tensors, self._passed_on(facts, cls)))
 
-    def _takes_sizes(self, facts: FunctionFacts) -> bool:
-        node = self._engine.project.function_node(f"{self._file.path}::{facts.name}")
-        return node is not None and {one.arg for one in parameters(node)[1:]} <= _SIZES
-
     def _is_part(self, facts: FunctionFacts) -> bool:
         """Return whether a method without parameters is a part of another method: other methods of its object call it,
         but only outside loops."""
-        node = self._engine.project.function_node(f"{self._file.path}::{facts.name}")
+        node = self._node(facts)
         if node is None or len(inside(node.args, ast.arg)) > 1:
             return False
         calling = self._own_callers(facts)
@@ -279,10 +277,9 @@ class _Forms:
 
     def _own_callers(self, facts: FunctionFacts) -> Sequence[Function]:
         """Return the other methods of the same class that call a method."""
-        project, path = self._engine.project, self._file.path
         own = f"self.{facts.name.rpartition('.')[2]}"
         others = [one for one in self._file.functions.values() if one.owner == facts.owner and one.name != facts.name]
-        callers = [each for one in others if (each := project.function_node(f"{path}::{one.name}")) is not None]
+        callers = [each for one in others if (each := self._node(one)) is not None]
         return [one for one in callers if any(dotted(call.func) == own for call in inside(one, ast.Call))]
 
     def _is_of_other_library(self, cls: str) -> bool:
@@ -318,31 +315,27 @@ class _Forms:
 
     def _passed_on(self, facts: FunctionFacts, cls: str) -> Iterator[FunctionFacts]:
         """Yield the methods of the same object that a method calls with its own parameters."""
-        project = self._engine.project
-        node = project.function_node(f"{self._file.path}::{facts.name}")
+        project, node = self._engine.project, self._node(facts)
         if node is None or not node.args.args:
             return
         receiver, *parameters = (argument.arg for argument in node.args.args)
-        for inner in ast.walk(node):
-            if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
-                owner = inner.func.value
-                passes = any(isinstance(given, ast.Name) and given.id in parameters for given in inner.args)
-                if isinstance(owner, ast.Name) and owner.id == receiver and passes:
-                    method = project.find_method(cls, inner.func.attr)
-                    found = project.function_facts(method) if method is not None else None
-                    if found is not None and method == f"{self._file.path}::{found.name}":
-                        yield found
+        for call in inside(node, ast.Call):
+            name = attribute_of(call.func, receiver)
+            if name is not None and any(isinstance(given, ast.Name) and given.id in parameters for given in call.args):
+                method = project.find_method(cls, name)
+                found = project.function_facts(method) if method is not None else None
+                if found is not None and method == f"{self._file.path}::{found.name}":
+                    yield found
 
     def _takes_tensors(self, facts: FunctionFacts) -> bool:
         """Return whether a function takes tensors. If its file does not import torch, its operands may also be
         numbers."""
-        node = self._engine.project.function_node(f"{self._file.path}::{facts.name}")
+        node = self._node(facts)
         return node is not None and takes_tensors(node, self._engine.ops, facts.is_method, self._imports_torch)
 
     def _takes_request(self, facts: FunctionFacts) -> bool:
         """Return whether a parameter is annotated with a class of the project that has fields declared as tensors."""
-        project, attributes = self._engine.project, self._engine.attributes
-        node = project.function_node(f"{self._file.path}::{facts.name}")
+        project, attributes, node = self._engine.project, self._engine.attributes, self._node(facts)
         for argument in inside(node.args, ast.arg) if node is not None else ():
             named = dotted(argument.annotation) if argument.annotation is not None else None
             cls = ref_of(project.meaning(self._file, named), "class") if named is not None else None

@@ -11,6 +11,7 @@ from pathlib import Path
 from graphsafe.config import Config
 from graphsafe.rulebook.book import Rulebook
 from graphsafe.scan.execution.budget import Scope
+from graphsafe.scan.hazards.capture_site import ANOTHER_DEVICE, CURRENT_DEVICE
 from graphsafe.scan.interpreter.calls.handed_to_loops import all_loopers
 from graphsafe.scan.roots.assumed_roots import may_be_assumed
 from graphsafe.scan.roots.broken_files import missing_import
@@ -18,14 +19,12 @@ from graphsafe.scan.roots.factories import may_make_step
 from graphsafe.scan.roots.hot_roots import EXPORTS, TESTS_AND_DATA
 from graphsafe.scan.roots.importers import reading_plan
 from graphsafe.scan.roots.loop_roots import IS_RUN, may_hold_loop
-from graphsafe.scan.roots.one_device import of_current_device
 from graphsafe.scan.roots.step_names import StepNames, step_names, takes_surely
 from graphsafe.scan.symbols.index import CAPTURE_WORDS, HANDING_OVER
 from graphsafe.scan.symbols.project_files import Files
 
 TARGETS = ""
 "Stands for the configured targets in a list of paths."
-MODULE = b"forward"
 # A search that begins with fixed characters, and looks back from there to the start of the word, is three times as
 # fast.
 DERIVED = re.compile(rb"class(?<!\wclass)[\s\\]+[^\s:(\[\\]+[\s\\]*[(\[]")
@@ -38,8 +37,9 @@ CAPTURES: tuple[bytes, ...] = (
 "Every file that captures, replays, or uses an engine with graphs contains one of these words."
 COMPILES = re.compile(rb"""^[^#>\n]*\bmode=["']reduce-overhead""", re.M)
 "Matches code that asks torch.compile for graphs. It matches neither an option alone nor an example in a docstring."
-CHOOSES_DEVICE = b"set_device(", b"set_device_index("
-"Every file that changes the current device contains one of these words."
+_CURRENT = re.compile(CURRENT_DEVICE.pattern.encode())
+_ANOTHER = re.compile(ANOTHER_DEVICE.pattern.encode() + rb"|add_argument\([^()]{0,80}device")
+"Matches code that uses more than one device, or that lets the user choose a device."
 ONE_A_PROCESS = re.compile(
     rb"set_device(?:_index)?\([^()]{0,40}rank"
     rb"|(?i:rank\w*) % torch\.cuda\.device_count\(\)\n +torch\.cuda\.set_device\("
@@ -125,7 +125,7 @@ class RootPatterns:
         """Return whether a file may contain a root. Searching for each word is three times as fast as using a
         pattern."""
         return (
-            (MODULE in data and DERIVED.search(data) is not None)
+            (b"forward" in data and DERIVED.search(data) is not None)
             or any(word in data for word in self.words)
             or (any(name in data for name in self.named) and self.defined.search(data) is not None)
             or may_be_assumed(data)
@@ -148,7 +148,8 @@ def root_patterns(config: Config, rulebook: Rulebook) -> RootPatterns:
 
 def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_patterns: RootPatterns) -> Candidates:
     """Choose the files that may lead to the `wanted` files. Files that cannot be opened become problems of `files`."""
-    if are_few(wanted, files):
+    # If the wanted files are few, only the files that lead to them are read.
+    if len(wanted) * FEW < len(files.names):
         sources = {path: data for path in files.names if (data := files.data(path)) is not None}
         plan = reading_plan(files, wanted, sources, _definitions(root_patterns.names).search)
         candidates: Sequence[str] = plan.candidates
@@ -161,9 +162,14 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
     capturing = frozenset(_with(packages, files, may_capture))
     public: frozenset[str] = frozenset()
     if not config.targets:
-        others = (package for package in packages if package and package not in capturing)
-        public = frozenset(path for package in others for path in _using_torch(files, package, packages[package]))
-    scripts = [*_scripts(files)]
+        public = frozenset(
+            path
+            for package in packages.keys() - capturing - {""}
+            for path in packages[package]
+            if not _is_outside(path, package) and b"torch" in (files.data(path) or b"")
+        )
+    top = os.path.commonpath(files.names) if files.names else ""
+    scripts = [path for path in files.names if _is_script(os.path.relpath(path, top), files.data(path) or b"")]
     applied = frozenset(_applied(packages, files, public, scripts))
     names = step_names(_taking_steps(packages, files))
     loopers = [f"{name}(".encode() for name in sorted(all_loopers(files))]
@@ -186,9 +192,11 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
             else:
                 broken.setdefault(missing, []).append(path)
     with_graphs = frozenset(path for package in capturing for path in packages[package])
-    chooses_device = any(True for _ in _with(packages, files, may_choose_device))
+    chooses_device = any(
+        True for _ in _with(packages, files, lambda data: b"set_device(" in data or b"set_device_index(" in data)
+    )
     by_rank = any(True for _ in _with(packages, files, lambda data: ONE_A_PROCESS.search(data) is not None))
-    one_device = frozenset(files.names if by_rank else of_current_device(packages, capturing, files, scripts))
+    one_device = frozenset(files.names if by_rank else _of_current_device(packages, capturing, files, scripts))
     paths = (*found, TARGETS) if config.targets else tuple(found)
     return Candidates(
         paths, public, applied, bool(scripts), beside, with_graphs, chooses_device, one_device, scope, names, broken
@@ -261,16 +269,6 @@ def _is_beside(path: str, package: str) -> bool:
     return any(map(BESIDE_STEPS.fullmatch, parts))
 
 
-def _using_torch(files: Files, package: str, paths: Sequence[str]) -> Iterator[str]:
-    """Return the files of a package that use torch, except files that never run in steps (tests, examples)."""
-    return (path for path in paths if not _is_outside(path, package) and b"torch" in (files.data(path) or b""))
-
-
-def _scripts(files: Files) -> Iterator[str]:
-    top = os.path.commonpath(files.names) if files.names else ""
-    return (path for path in files.names if _is_script(os.path.relpath(path, top), files.data(path) or b""))
-
-
 def _applied(
     packages: Mapping[str, Sequence[str]], files: Files, public: Set[str], scripts: Sequence[str]
 ) -> Iterator[str]:
@@ -287,6 +285,30 @@ def _applied(
             yield from (path for path in paths if path in public)
 
 
+def _of_current_device(
+    packages: Mapping[str, Sequence[str]], capturing: Set[str], files: Files, scripts: Sequence[str]
+) -> Iterator[str]:
+    """Yield the files of programs that capture and use only the current device.
+
+    A program is a package with the scripts that import it, or the modules of a folder that is no package. A package
+    without such a script is a library, whose users may choose any device.
+    """
+    for package in capturing:
+        folders: dict[str, list[str]] = {}
+        for path in packages[package]:
+            folders.setdefault(package or os.path.dirname(path), []).append(path)
+        for paths in folders.values():
+            named = re.compile(rb"^\s*(?:from|import) (?:\w+\.)*%s\b" % re.escape(Path(package).name).encode(), re.M)
+            users = [one for one in scripts if package and one not in paths and named.search(files.data(one) or b"")]
+            program = [files.data(path) or b"" for path in (*paths, *users)]
+            if (
+                (users or (not package and any(IS_RUN in data for data in program)))
+                and not any(map(_ANOTHER.search, program))
+                and any(map(_CURRENT.search, program))
+            ):
+                yield from paths
+
+
 def _is_script(path: str, data: bytes) -> bool:
     """Return whether a file is a script at the top of the project, or a script whose name says that it runs a model."""
     folders, stem = Path(path).parts[:-1], Path(path).stem
@@ -299,21 +321,12 @@ def may_capture(data: bytes) -> bool:
     return any(word in data for word in CAPTURES) or (b"reduce-overhead" in data and COMPILES.search(data) is not None)
 
 
-def may_choose_device(data: bytes) -> bool:
-    return any(call in data for call in CHOOSES_DEVICE)
-
-
 def _outermost(path: str, files: Files) -> str:
     """Return the folder of a file's outermost package, or an empty string if the file is in no package."""
     package, folder = "", str(Path(path).parent)
     while str(Path(folder, "__init__.py")) in files.names:
         package, folder = folder, str(Path(folder).parent)
     return package
-
-
-def are_few(wanted: Sequence[str], files: Files) -> bool:
-    """Return whether only the files that lead to the wanted files are read, because the wanted files are few."""
-    return len(wanted) * FEW < len(files.names)
 
 
 def _definitions(names: Iterable[str]) -> re.Pattern[bytes]:

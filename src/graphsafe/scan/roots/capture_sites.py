@@ -27,7 +27,9 @@ def capture_sites(project: Project, file: FileIndex) -> Iterator[str]:
         yield f"{file.path}::"
     for facts in file.functions.values():
         ref = f"{file.path}::{facts.name}"
-        if facts.captures or facts.hands_over or (helpers and _calls_one(project, ref, helpers)):
+        node = project.function_node(ref) if helpers else None
+        calls_helper = node is not None and not _called(node).isdisjoint(helpers)
+        if facts.captures or facts.hands_over or calls_helper:
             yield ref
 
 
@@ -63,11 +65,6 @@ def _calls_argument(function: ast.AST) -> bool:
     given = {one.arg for one in parameters(function)} - {"self", "cls"}
     calls = calls_in(captures_in(function))
     return any(isinstance(call.func, ast.Name) and call.func.id in given for call in calls)
-
-
-def _calls_one(project: Project, ref: str, names: set[str]) -> bool:
-    node = project.function_node(ref)
-    return node is not None and not _called(node).isdisjoint(names)
 
 
 @memoize_on_node

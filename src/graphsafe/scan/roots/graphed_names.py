@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Set
 
-from graphsafe.scan.hazards.graph_syntax import Function, called_name, functions_in, is_plain_replay, own_nodes, place
+from graphsafe.scan.hazards.graph_syntax import Function, called_name, functions_in, is_replay, own, place
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.index import elements
@@ -28,25 +28,21 @@ def _names(tree: ast.Module) -> Set[str]:
     functions = {function.name: function for function in functions_in(tree)}
     makers = {_MAKER}
     for name, function in functions.items():
-        returned = [node.value for _, node in own_nodes(function) if isinstance(node, ast.Return)]
+        returned = [node.value for node in own(function, ast.Return)]
         makes = any(isinstance(value, ast.Call) and called_name(value) == _MAKER for value in returned)
-        if makes or _returns_replaying(function):
+        if makes or returns_replay(function):
             makers.add(name)
     found = {name.rpartition(".")[2] for name in _bound(tree, makers)}
     classes = {cls.name for cls in inside(tree, ast.ClassDef)}
     return frozenset(found - functions.keys() - classes)
 
 
-def _returns_replaying(function: Function) -> bool:
-    """Return whether a function returns an inner function that replays a graph. The inner function may also return a
-    further inner function that replays."""
-    own = [node for _, node in own_nodes(function)]
-    returned = {place(node.value) for node in own if isinstance(node, ast.Return) and node.value is not None}
+def returns_replay(maker: Function) -> bool:
+    """Return whether a function returns an inner function that replays a graph, perhaps in a further inner function."""
+    returned = {node.value.id for node in own(maker, ast.Return) if isinstance(node.value, ast.Name)}
     return any(
-        inner.name in returned
-        and (any(is_plain_replay(node) for _, node in own_nodes(inner)) or _returns_replaying(inner))
-        for inner in inside(function, ast.FunctionDef)
-        if inner is not function
+        inner.name in returned and any(map(is_replay, inside(inner, ast.Call)))
+        for inner in inside(maker, ast.FunctionDef)
     )
 
 

@@ -15,6 +15,7 @@ from graphsafe.report.model import Region
 from graphsafe.scan.domain.record import AROUND_GRAPHS, COMPILED, ENTRY_POINT
 from graphsafe.scan.domain.values import Instance, Value
 from graphsafe.scan.execution.frame import Engine
+from graphsafe.scan.sources.node_memo import inside, memoize_method
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts
 
 if TYPE_CHECKING:
@@ -40,16 +41,7 @@ MOVING_MODULE = re.compile(r"gpu|cuda|offload|transfer|connector")
 name of other hardware."""
 PREPARING_MODULE = re.compile(r"(^|\.)(processors\.|((image|video)_)?processing_|feature_extraction_|tokenization_)")
 "Matches modules that prepare a step's inputs before the step runs."
-COLD_BEGINNINGS = (
-    "load_",
-    "test_",
-    "profile_",
-    "_profile",
-    "warmup",
-    "warm_up",
-    "_warmup",
-    "_warm_up",
-)
+COLD_BEGINNINGS = ("load_", "test_", "profile_", "_profile", "warmup", "warm_up", "_warmup", "_warm_up")
 TESTS_AND_DATA = r"(unit_?)?tests?|testing|(\w+_)?datasets?|data_?loaders?|(data_?)?preprocess(ing|ors?)?"
 "Matches names of modules and packages that test, or that prepare a step's data."
 EXPORTS = r"export(s|ers?)?"
@@ -91,11 +83,6 @@ def is_other_module(module: str) -> bool:
 
 
 @cache
-def is_preparing(module: str) -> bool:
-    return PREPARING_MODULE.search(module) is not None
-
-
-@cache
 def is_beside_modules(path: str, replays: bool = False) -> bool:
     """Return whether a file's folders or name show that it contains tests, evaluations or exports, or prepares data on
     the host."""
@@ -109,28 +96,22 @@ class HotnessRules:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._relative: dict[str, str] = {}
-        self._places: dict[str, str] = {}
 
+    @memoize_method
     def relative(self, path: str) -> str:
-        if path not in self._relative:
-            try:
-                text = Path(path).relative_to(self._config.root).as_posix()
-            except ValueError:
-                text = Path(path).as_posix()
-            self._relative[path] = text
-        return self._relative[path]
+        try:
+            return Path(path).relative_to(self._config.root).as_posix()
+        except ValueError:
+            return Path(path).as_posix()
 
+    @memoize_method
     def _in_project(self, path: str, module: str) -> str:
         """Return the file's path in the project, separated by dots.
 
         Folders above the package are included, because their names may show the file's purpose.
         """
-        if path not in self._places:
-            place = self.relative(path)
-            is_outside = place.startswith(("/", ".."))
-            self._places[path] = module if is_outside else place.removesuffix(".py").replace("/", ".")
-        return self._places[path]
+        place = self.relative(path)
+        return module if place.startswith(("/", "..")) else place.removesuffix(".py").replace("/", ".")
 
     def is_cold(self, path: str, module: str, facts: FunctionFacts) -> bool:
         return self.cold_because(path, module, facts) is not None
@@ -159,7 +140,7 @@ class HotnessRules:
             return f"functions with a name such as `{name}` run outside of the steps"
         if is_for_other_hardware(facts.name) or is_other_module(self._in_project(path, module)):
             return "its name says that it is for hardware without CUDA graphs"
-        if is_preparing(module):
+        if PREPARING_MODULE.search(module):
             return "modules with such a name make a step's inputs before the step"
         if any(pattern.matches(self.relative(path), module, facts.name) for pattern in self._config.cold_paths):
             return COLD_PATHS
@@ -213,7 +194,7 @@ def roots_of(
         if paths.is_cold(file.path, file.module, facts):
             continue
         if (why := paths.hot_because(file.path, file.module, facts)) or (
-            why := _entered_because(engine, ref, facts.name, entry_points, methods)
+            why := _entered_because(engine, ref, entry_points, methods)
         ):
             yield ref, receiver, why
         elif is_graphed(facts):
@@ -221,14 +202,11 @@ def roots_of(
 
 
 def _entered_because(
-    engine: Engine,
-    ref: str,
-    qualified: str,
-    entry_points: Mapping[str, Region],
-    methods: Mapping[str, Seq[tuple[str, str, str]]],
+    engine: Engine, ref: str, entry_points: Mapping[str, Region], methods: Mapping[str, Seq[tuple[str, str, str]]]
 ) -> str | None:
     """Return the reason why an entry point is hot, or None if the function is not an entry point. An entry point may be
     named by the function's own name or by the name of a base class's method that the function overrides."""
+    qualified = ref.partition("::")[2]
     owner, name = ref.rpartition(".")[0], qualified.rpartition(".")[2]
     entries = [(name, "", name)] if name in entry_points else [*methods.get(name, ())]
     bases = engine.project.mro(owner)[1:] if entries and "::" in owner else ()
@@ -237,7 +215,8 @@ def _entered_because(
         is_own = name == pattern or fnmatchcase(qualified, pattern)
         if not is_own and not any(fnmatchcase(one, pattern) for one in inherited):
             continue
-        if not parameter or parameter in _parameters(engine, ref):
+        node = engine.project.function_node(ref) if parameter else None
+        if not parameter or (node is not None and any(one.arg == parameter for one in inside(node.args, ast.arg))):
             return ENTRY_POINT if entry_points[entry] == "captured" else AROUND_GRAPHS if is_own else BY_LIBRARY
     return None
 
@@ -253,9 +232,3 @@ def _methods(entry_points: frozenset[str]) -> Mapping[str, Seq[tuple[str, str, s
         if owner:
             found.setdefault(name, []).append((pattern, parameter, entry))
     return found
-
-
-def _parameters(engine: Engine, ref: str) -> frozenset[str]:
-    node = engine.project.function_node(ref)
-    found = ast.walk(node.args) if node is not None else ()
-    return frozenset(inner.arg for inner in found if isinstance(inner, ast.arg))

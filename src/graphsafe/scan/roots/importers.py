@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from os.path import commonpath
 
 from graphsafe.scan.symbols.overrides import subclasses_in
@@ -157,7 +158,9 @@ def _imported(data: bytes, module: str, is_package: bool) -> Iterator[str]:
     for dots, base, names, plain in _statements(data):
         if plain:
             for name in _NAME.findall(plain):
-                yield from _with_parents(name.decode("utf-8", "replace"))
+                # `import a.b.c` also runs `a` and `a.b`.
+                parts = name.decode("utf-8", "replace").split(".")
+                yield from accumulate(parts, lambda parent, part: f"{parent}.{part}")
             continue
         target = base.decode("utf-8", "replace")
         if dots:
@@ -182,10 +185,3 @@ def _statements(data: bytes) -> Iterator[tuple[bytes, bytes, bytes, bytes]]:
             end = max(end, match.end())
             dots, base, names, plain = match.groups(b"")
             yield dots, base, names, plain
-
-
-def _with_parents(dotted: str) -> Iterator[str]:
-    """Yield a module's name and the names of its parents, because `import a.b.c` also runs `a` and `a.b`."""
-    parts = dotted.split(".")
-    for count in range(1, len(parts) + 1):
-        yield ".".join(parts[:count])

@@ -16,21 +16,31 @@ from graphsafe.scan.hazards.graph_syntax import (
     LOOPS,
     MEASURES,
     ancestors,
+    arguments_of,
     called_name,
     calls_in,
     is_capture,
     is_plain_replay,
     is_short,
-    own_nodes,
+    own,
     stored_names,
 )
-from graphsafe.scan.roots.evaluation_loops import is_beside_steps, is_for_evaluation, is_over_validation_data
-from graphsafe.scan.roots.generations import LENGTHS, ends_with_sequence, names_length, takes_length, turning
 from graphsafe.scan.roots.graphed_names import GRAPHED
 from graphsafe.scan.roots.hot_roots import HotnessRules, is_beside_modules
-from graphsafe.scan.roots.loops_of_calls import only_repeats
+from graphsafe.scan.roots.kinds_of_loops import (
+    LENGTHS,
+    Body,
+    ends_with_sequence,
+    is_beside_steps,
+    is_for_evaluation,
+    is_over_validation_data,
+    names_length,
+    only_repeats,
+    takes_length,
+    turning,
+)
 from graphsafe.scan.roots.step_names import StepNames, may_take_step, takes_surely
-from graphsafe.scan.roots.step_takers import Body, StepTakers
+from graphsafe.scan.roots.step_takers import StepTakers
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
 
@@ -220,13 +230,12 @@ def _is_epochs(loop: ast.stmt, others: Set[ast.stmt]) -> bool:
 def _passes_on(script: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Return whether a function makes values itself and passes them to a call. A call that only passes on the caller's
     parameters does not show which values these are."""
-    inner = [node for _, node in own_nodes(script)]
-    made = stored_names(inner)
-    for call in [node for node in inner if isinstance(node, ast.Call)]:
-        given = [*call.args, *(keyword.value for keyword in call.keywords)]
-        if any(isinstance(one, ast.Call) or (isinstance(one, ast.Name) and one.id in made) for one in given):
-            return True
-    return False
+    made = stored_names(own(script, ast.Name))
+    return any(
+        isinstance(one, ast.Call) or (isinstance(one, ast.Name) and one.id in made)
+        for call in own(script, ast.Call)
+        for one in arguments_of(call)
+    )
 
 
 def _own_call(ref: str) -> str:
@@ -239,9 +248,10 @@ def _own_call(ref: str) -> str:
 
 def _called_around(body: Body, loops: Loops) -> set[str]:
     """Return the names of the functions that are called outside of these loops but not inside them."""
-    found = {dotted(node.func) or "" for node in ast.walk(body) if isinstance(node, ast.Call)}
-    inside = [node for node in ast.walk(body) if isinstance(node, ast.stmt) and node.lineno in loops]
-    return found - {dotted(n.func) or "" for loop in inside for n in ast.walk(loop) if isinstance(n, ast.Call)}
+    within = [node for node in ast.walk(body) if isinstance(node, ast.stmt) and node.lineno in loops]
+    return {dotted(call.func) or "" for call in inside(body, ast.Call)} - {
+        dotted(call.func) or "" for call in calls_in(within)
+    }
 
 
 class _File:

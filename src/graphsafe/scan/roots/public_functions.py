@@ -12,10 +12,9 @@ from collections.abc import Set
 
 from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.hazards.graph_syntax import LOOPS
-from graphsafe.scan.roots.passed_on import takes_tensors_at_last
-from graphsafe.scan.roots.tensor_arguments import takes_tensors, tensor_parameters
+from graphsafe.scan.roots.tensor_arguments import takes_tensors, takes_tensors_at_last, tensor_parameters
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
-from graphsafe.scan.symbols.blocks import Definition
+from graphsafe.scan.symbols.blocks import Definition, attribute_of
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
 
 _ONCE = re.compile(
@@ -25,8 +24,7 @@ _ONCE = re.compile(
 "Matches words in names of functions that set up, save or show something, or generate a whole result."
 LOADS = re.compile(r"(^|[.:])(un|re)?load$")
 "Matches functions that load weights, or that give up the memory of weights."
-_CLOCKS = ("time.time", "time.monotonic", "perf_counter", ".elapsed_time")
-_GATHERING = ("append", "extend", "update", "add")
+_NO_STEPS = ("time.time", "time.monotonic", "perf_counter", ".elapsed_time", "nn.Parameter")
 
 
 def is_public(facts: FunctionFacts) -> bool:
@@ -51,9 +49,7 @@ def works_on_tensors(engine: Engine, file: FileIndex, facts: FunctionFacts) -> b
     Return None if the operands may also be numbers. The function's result then decides.
     """
     node = engine.project.function_node(f"{file.path}::{facts.name}")
-    if node is None or _asks_clock(node) or _asks_for_arrays(node) or _makes_parameters(node):
-        # A function that times steps waits for the steps, and is not a step itself. A function that makes weights is
-        # not a step either.
+    if node is None or _is_no_step(node):
         return False
     if takes_tensors_at_last(engine, facts, file.path, False) or _computes_with_gathered(engine, file, facts, node):
         return True
@@ -96,19 +92,11 @@ def _computes_with_gathered(engine: Engine, file: FileIndex, facts: FunctionFact
 
 
 @memoize_on_node
-def _asks_clock(function: ast.AST) -> bool:
-    calls = (dotted(call.func) or "" for call in inside(function, ast.Call))
-    return any(called.endswith(_CLOCKS) for called in calls)
-
-
-@memoize_on_node
-def _makes_parameters(function: ast.AST) -> bool:
-    return any((dotted(call.func) or "").endswith("nn.Parameter") for call in inside(function, ast.Call))
-
-
-@memoize_on_node
-def _asks_for_arrays(function: ast.AST) -> bool:
-    """Return whether a function tests for arrays of numpy (`isinstance(x, np.ndarray)`) and does not name torch."""
+def _is_no_step(function: ast.AST) -> bool:
+    """Return whether a function times steps, makes weights, or tests for arrays of numpy (`isinstance(x, np.ndarray)`)
+    and does not name torch. A function that times steps waits for the steps."""
+    if any((dotted(call.func) or "").endswith(_NO_STEPS) for call in inside(function, ast.Call)):
+        return True
     calls = [call for call in inside(function, ast.Call) if dotted(call.func) == "isinstance" and len(call.args) == 2]
     asks = any("ndarray" in ast.unparse(call.args[1]) for call in calls)
     return asks and re.search(r"\b(torch|Tensor)\b", ast.unparse(function)) is None
@@ -117,11 +105,8 @@ def _asks_for_arrays(function: ast.AST) -> bool:
 @memoize_on_node
 def _reads(method: ast.AST) -> frozenset[str]:
     """Return the attributes of `self` that a function reads."""
-    return frozenset(
-        inner.attr
-        for inner in inside(method, ast.Attribute)
-        if isinstance(inner.ctx, ast.Load) and _is_self(inner.value)
-    )
+    loads = [inner for inner in inside(method, ast.Attribute) if isinstance(inner.ctx, ast.Load)]
+    return frozenset(name for inner in loads if (name := attribute_of(inner, "self")) is not None)
 
 
 @memoize_on_node
@@ -129,18 +114,16 @@ def _fills(method: ast.AST) -> frozenset[str]:
     """Return the attributes of `self` that a function assigns. An attribute is also included if the function adds to
     its list, set or dict."""
     gathers = [call.func for call in inside(method, ast.Call) if isinstance(call.func, ast.Attribute)]
-    held: list[ast.expr] = [function.value for function in gathers if function.attr in _GATHERING]
+    held: list[ast.expr] = [
+        function.value for function in gathers if function.attr in ("append", "extend", "update", "add")
+    ]
     held += [inner.value for inner in inside(method, ast.Subscript) if isinstance(inner.ctx, ast.Store)]
     held += [inner for inner in inside(method, ast.Attribute) if isinstance(inner.ctx, ast.Store)]
-    return frozenset(each.attr for each in held if isinstance(each, ast.Attribute) and _is_self(each.value))
+    return frozenset(name for each in held if (name := attribute_of(each, "self")) is not None)
 
 
 def _kept(constructor: ast.AST, given: Set[str]) -> frozenset[str]:
     """Return the attributes of `self` to which a constructor assigns some of its parameters."""
     assignments = [one for one in inside(constructor, ast.Assign) if isinstance(one.value, ast.Name)]
     targets = [target for one in assignments if one.value.id in given for target in one.targets]  # type: ignore[attr-defined]
-    return frozenset(one.attr for one in targets if isinstance(one, ast.Attribute) and _is_self(one.value))
-
-
-def _is_self(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and node.id == "self"
+    return frozenset(name for one in targets if (name := attribute_of(one, "self")) is not None)

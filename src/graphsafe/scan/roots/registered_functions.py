@@ -6,7 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from graphsafe.scan.sources.node_memo import memoize_on_node
+from graphsafe.scan.hazards.graph_syntax import stored_names
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.custom_ops import operators_in
 from graphsafe.scan.symbols.index import FileIndex
 from graphsafe.scan.symbols.project import Project
@@ -87,16 +88,8 @@ def _enters(project: Project, file: FileIndex, decorator: str) -> bool:
 @memoize_on_node
 def _fills_table(decorator: ast.AST) -> bool:
     """Return whether a decorator puts values into a table that already existed."""
-    own = {inner.arg for inner in ast.walk(decorator) if isinstance(inner, ast.arg)}
-    own |= {
-        inner.id for inner in ast.walk(decorator) if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)
-    }
-    for inner in ast.walk(decorator):
-        table: ast.expr | None = None
-        if isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Store):
-            table = inner.value
-        elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in _FILLS:
-            table = inner.func.value
-        if isinstance(table, ast.Name) and table.id not in own:
-            return True
-    return False
+    own = {inner.arg for inner in inside(decorator, ast.arg)} | stored_names(inside(decorator, ast.Name))
+    functions = [call.func for call in inside(decorator, ast.Call) if isinstance(call.func, ast.Attribute)]
+    tables = [function.value for function in functions if function.attr in _FILLS]
+    tables += [entry.value for entry in inside(decorator, ast.Subscript) if isinstance(entry.ctx, ast.Store)]
+    return any(isinstance(table, ast.Name) and table.id not in own for table in tables)

@@ -12,11 +12,11 @@ from graphsafe.scan.hazards.graph_syntax import MEASURES
 
 _ONE_STEP = r"\.forward(?:_\w+)?|\.(?:decode|generate|predict|run)_(?:one_)?(?:step|frame|token)"
 _CALLED = rf"(?:{MODEL})(?:\.decoder)?(?:{_ONE_STEP})?"
-MODEL_CALL = rf"(?:self\.)?_?{_CALLED}"
+MODEL_CALL = re.compile(rf"(?:self\.)?_?{_CALLED}")
 """Matches a call of a model that makes one step, such as `model.forward_batch(…)` and `self._model.generate_frame(…)`.
 A call of `model.generate(…)` makes all steps, and does not match."""
 _RUNNER = r"(?:model_|draft_|target_|tp_)?(?:runner|worker)\.forward(?:_\w+)?"
-RUNNER_CALL = rf"(?:self\.)?_?{_RUNNER}"
+RUNNER_CALL = re.compile(rf"(?:self\.)?_?{_RUNNER}")
 "Matches the calls by which an engine runs its model: `self.model_runner.forward(batch)`."
 ENGINE_STEPS = ("execute_model", "forward_batch_generation")
 "Entry points of engines that make one step. The loop of a scheduler calls them."

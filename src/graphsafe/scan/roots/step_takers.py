@@ -10,13 +10,12 @@ from typing import Literal
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.values import UNKNOWN, Instance, Unknown, Value, options
 from graphsafe.scan.execution.frame import Engine
-from graphsafe.scan.hazards.graph_syntax import called_name, is_replay, own_nodes, parents_in
-from graphsafe.scan.roots.evaluation_loops import is_named_evaluation
-from graphsafe.scan.roots.graphed_names import graphed_names
-from graphsafe.scan.roots.loops_of_calls import has_steps, loop_of
+from graphsafe.scan.hazards.graph_syntax import called_name, is_replay, is_short, parents_in
+from graphsafe.scan.roots.graphed_names import graphed_names, returns_replay
+from graphsafe.scan.roots.kinds_of_loops import EVALUATES, Body, loop_of
 from graphsafe.scan.roots.step_names import ENGINE_STEPS, MODEL_CALL, RUNNER_CALL, StepNames, may_take_step
 from graphsafe.scan.roots.tensor_arguments import undeclared
-from graphsafe.scan.sources.node_memo import inside
+from graphsafe.scan.sources.node_memo import inside, memoize_method
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.blocks import kept_names, matched
 from graphsafe.scan.symbols.index import FileIndex, dotted
@@ -27,12 +26,9 @@ from graphsafe.scan.symbols.sole_methods import classes_of
 Strength = Literal["replays", "trains", "runs"]
 """The ways in which a function takes a step, the most certain first. A function that only runs a model may do so once,
 or for an evaluation. So such a function takes a step only if a loop calls it."""
-Body = ast.FunctionDef | ast.AsyncFunctionDef | ast.Module
 Parents = Mapping[ast.AST, ast.AST]
 
 _ORDER: tuple[Strength, ...] = ("replays", "trains", "runs")
-_MODEL_CALL = re.compile(MODEL_CALL)
-_RUNNER_CALL = re.compile(RUNNER_CALL)
 _OPTIMIZER = re.compile(r"(?:^|[._])(?:opt|optim|optimi[sz]er|scaler)\w*$")
 _CALLS_BETWEEN = 2
 "The largest number of other files between a loop and the function that takes the loop's step."
@@ -45,14 +41,12 @@ class StepTakers:
         self.engine = engine
         self.names = names
         self._files: dict[tuple[str, int], FileTakers] = {}
-        self._perhaps: dict[str, bool] = {}
-        "Path -> whether the file may contain a call that takes a step."
 
+    @memoize_method
     def _may_take_step(self, path: str) -> bool:
-        if path not in self._perhaps:
-            data = self.engine.project.files.data(path) or b""
-            self._perhaps[path] = may_take_step(data) or self.names.may_be_called_in(data)
-        return self._perhaps[path]
+        """Return whether a file may contain a call that takes a step."""
+        data = self.engine.project.files.data(path) or b""
+        return may_take_step(data) or self.names.may_be_called_in(data)
 
     def of(self, file: FileIndex, between: int = _CALLS_BETWEEN) -> FileTakers:
         """Return the functions of a file that take a step, by calls through at most `between` other files."""
@@ -83,14 +77,9 @@ class FileTakers:
             name: "\n".join(source.lines[facts.line - 1 : facts.end_line]).encode()
             for name, facts in file.functions.items()
         }
-        self._nodes: dict[str, Body] = {}
-        self._parents: dict[str, Parents] = {}
-        self._called_in: dict[str, Sequence[ast.Call]] = {}
         self._makes_callables = between > 0 and all_files.names.may_be_made_in(source.text.encode())
         self._graphed = graphed_names(self._engine.project, file.path)
         self._noted: set[str] = set()
-        self._steps: dict[str, Sequence[tuple[ast.Call, Strength, ast.stmt | None]]] = {}
-        self._made: dict[str, Mapping[str, Sequence[ast.expr]]] = {}
         self._arguments: dict[tuple[str, str], list[str]] = {}
         """Parameter and function -> the classes of the passed objects. The list is empty while these classes are being
         searched for."""
@@ -102,30 +91,25 @@ class FileTakers:
         """Return whether a function was read. A function that was not read takes no step."""
         return name in self._noted
 
+    @memoize_method
     def node(self, name: str) -> Body:
         """Return the syntax of a function, or of the module itself for an empty name."""
-        if name not in self._nodes:
-            node: Body | None = self._engine.project.function_node(f"{self._file.path}::{name}") if name else None
-            if not name:
-                node = parse(self._engine.project.files.source(self._file.path).text)
-            self._nodes[name] = node if node is not None else ast.Module([], [])
-        return self._nodes[name]
+        if not name:
+            return parse(self._engine.project.files.source(self._file.path).text)
+        return self._engine.project.function_node(f"{self._file.path}::{name}") or ast.Module([], [])
 
+    @memoize_method
     def parents(self, name: str) -> Parents:
-        if name not in self._parents:
-            self._parents[name] = parents_in(self.node(name))
-        return self._parents[name]
+        return parents_in(self.node(name))
 
+    @memoize_method
     def _calls(self, name: str) -> Sequence[ast.Call]:
-        if name not in self._called_in:
-            self._called_in[name] = [node for node in self.parents(name) if isinstance(node, ast.Call)]
-        return self._called_in[name]
+        return [node for node in self.parents(name) if isinstance(node, ast.Call)]
 
+    @memoize_method
     def steps_in(self, name: str) -> Sequence[tuple[ast.Call, Strength, ast.stmt | None]]:
         """Return the calls in a function that take a step, each with its strength and the innermost loop around it."""
-        if name not in self._steps:
-            self._steps[name] = [*self._steps_so_far(name)]
-        return self._steps[name]
+        return [*self._steps_so_far(name)]
 
     def _steps_so_far(self, name: str) -> Iterator[tuple[ast.Call, Strength, ast.stmt | None]]:
         parents = self.parents(name)
@@ -136,7 +120,9 @@ class FileTakers:
 
     def _spread(self) -> None:
         """Find the functions that take a step themselves, and then the functions that call them."""
-        others = rb"|".join(sorted({*self._all.names.functions, *self._inner_replays()} if self._between else ()))
+        # These functions contain an inner function and a replay.
+        inner = {name.encode() for name, text in self._texts.items() if b".replay(" in text and text.count(b"def ") > 1}
+        others = rb"|".join(sorted(self._all.names.functions | inner if self._between else ()))
         elsewhere = re.compile(rb"\b(?:%s)\(" % others) if others else None
         for name, text in self._texts.items():
             calls_others = elsewhere is not None and elsewhere.search(text) is not None
@@ -151,12 +137,6 @@ class FileTakers:
                 if known.get(name) != "replays" and known and called.search(text):
                     self._note(name)
 
-    def _inner_replays(self) -> Iterator[bytes]:
-        """Yield the names of the file's functions that contain an inner function and a replay."""
-        for name, text in self._texts.items():
-            if b".replay(" in text and text.count(b"def ") > 1:
-                yield name.encode()
-
     def _note(self, name: str) -> None:
         """Record the way in which a function takes a step. Some functions are left out, because a call of them is not
         one step.
@@ -166,9 +146,10 @@ class FileTakers:
         """
         self._noted.add(name)
         steps = [*self._steps_so_far(name)]
-        found = [strength for _, strength, loop in steps if not has_steps(loop)]
+        # A few micro-batches or graphs form one step together.
+        found = [strength for _, strength, loop in steps if loop is None or is_short(loop)]
         only_runs = {strength for _, strength, _ in steps} == {"runs"}
-        if only_runs and (len(found) < len(steps) or is_named_evaluation(name.rpartition(".")[2])):
+        if only_runs and (len(found) < len(steps) or EVALUATES.search(name.rpartition(".")[2])):
             found = []
         if self._file.functions[name].captures:
             # The function warms up and captures. Other functions replay.
@@ -193,7 +174,7 @@ class FileTakers:
                 strength = self.takes.get(name) if name != around else None
             if strength is not None:
                 return strength
-        return "runs" if _RUNNER_CALL.fullmatch(dotted(call.func) or "") else None
+        return "runs" if RUNNER_CALL.fullmatch(dotted(call.func) or "") else None
 
     # the functions that calls run
 
@@ -207,27 +188,27 @@ class FileTakers:
     def _is_returned_replay(self, name: str, around: str) -> bool:
         """Return whether a name stands for a replaying function that was returned by a capturing function."""
         made = self._makers(around).get(name) if name not in self._file.functions else None
-        maker = self._engine.project.function_node(self._function_named(made[0]) or "") if made else None
-        return maker is not None and _returns_replay(maker)
+        ref = ref_of(self._binding(made[0]), "function") if made else None
+        maker = self._engine.project.function_node(ref) if ref is not None else None
+        return maker is not None and returns_replay(maker)
 
+    @memoize_method
     def _makers(self, around: str) -> Mapping[str, Sequence[ast.expr]]:
         """Return, for each name that a function binds, the functions and classes whose results the name stands for."""
-        if around not in self._made:
-            found: dict[str, list[ast.expr]] = {}
-            for node in self.parents(around):
-                if not isinstance(node, ast.Assign):
-                    continue
-                comprehended = isinstance(node.value, (ast.GeneratorExp, ast.ListComp))
-                value = node.value.elt if isinstance(node.value, (ast.GeneratorExp, ast.ListComp)) else node.value
-                for target in node.targets if isinstance(value, ast.Call) else ():
-                    assert isinstance(value, ast.Call)
-                    # Each name may stand for the result of the generator's call:
-                    # `first, second = (graphed(fn) for fn in functions)`
-                    for name in getattr(target, "elts", ()) if comprehended else (target,):
-                        if isinstance(name, ast.Name):
-                            found.setdefault(name.id, []).append(value.func)
-            self._made[around] = found
-        return self._made[around]
+        found: dict[str, list[ast.expr]] = {}
+        for node in self.parents(around):
+            if not isinstance(node, ast.Assign):
+                continue
+            comprehended = isinstance(node.value, (ast.GeneratorExp, ast.ListComp))
+            value = node.value.elt if isinstance(node.value, (ast.GeneratorExp, ast.ListComp)) else node.value
+            for target in node.targets if isinstance(value, ast.Call) else ():
+                assert isinstance(value, ast.Call)
+                # Each name may stand for the result of the generator's call:
+                # `first, second = (graphed(fn) for fn in functions)`
+                for name in getattr(target, "elts", ()) if comprehended else (target,):
+                    if isinstance(name, ast.Name):
+                        found.setdefault(name.id, []).append(value.func)
+        return found
 
     def _called(self, call: ast.Call, around: str) -> list[str]:
         """Return the functions of the project that a call may run."""
@@ -342,26 +323,10 @@ class FileTakers:
     def _class_named(self, node: ast.expr) -> str | None:
         return ref_of(self._binding(node), "class")
 
-    def _function_named(self, node: ast.expr) -> str | None:
-        return ref_of(self._binding(node), "function")
-
     def _binding(self, node: ast.expr) -> Binding | None:
         head, *rest = (dotted(node) or "").split(".")
         binding = self._engine.project.resolve(self._file, head) if head else None
         return self._engine.project.member(binding, rest) if binding is not None and rest else binding
-
-
-def _returns_replay(maker: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return whether a function returns an inner function that replays a graph."""
-    returned = {
-        node.value.id
-        for _, node in own_nodes(maker)
-        if isinstance(node, ast.Return) and isinstance(node.value, ast.Name)
-    }
-    return any(
-        isinstance(inner, ast.FunctionDef) and inner.name in returned and any(map(is_replay, ast.walk(inner)))
-        for inner in ast.walk(maker)
-    )
 
 
 def _methods(engine: Engine, classes: Iterable[str], name: str) -> list[str]:
@@ -380,4 +345,4 @@ def _strength(call: ast.Call) -> Strength | None:
             return "trains"
         if function.attr == "step" and _OPTIMIZER.search(dotted(function.value) or ""):
             return "trains"
-    return "runs" if _MODEL_CALL.fullmatch(dotted(function) or "") else None
+    return "runs" if MODEL_CALL.fullmatch(dotted(function) or "") else None

@@ -35,6 +35,10 @@ def memoize_on_node(question: Question) -> Question:
     return ask  # type: ignore[return-value]
 
 
+memoize_method = memoize_on_node
+"The same for a method: the object stores the results."
+
+
 def _of_node_alone(question: Question, name: str) -> Question:
     @wraps(question)
     def ask(node: ast.AST) -> Any:

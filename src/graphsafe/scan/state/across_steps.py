@@ -105,9 +105,8 @@ class StateFlow:
                     self.taken.add((write.key, tensor.attr))
                 if write.grows and write.reads_self and tensor is not None and tensor.where == "host":
                     self.joined_on_host.add(write.key)
-                if not write.reads_self and any(
-                    type(option) in (SequenceValue, Dict) for option in options(write.value)
-                ):
+                kinds = {type(option) for option in options(write.value)}
+                if not write.reads_self and kinds & {SequenceValue, Dict}:
                     self.emptied.add(write.key)
 
     def uses(self, key: str) -> Collection[Use]:
@@ -116,9 +115,7 @@ class StateFlow:
 
     def feeds_itself(self, write: Write) -> bool:
         """Return whether the new value was computed from the old one, possibly through other state."""
-        if write.reads_self or write.augmented:
-            return True
-        return not frozenset(self._reached(write.key)).isdisjoint(state_of(write.value))
+        return write.reads_self or not frozenset(self._reached(write.key)).isdisjoint(state_of(write.value))
 
     def _reached(self, key: str) -> list[str]:
         found = {key}
@@ -140,7 +137,8 @@ def growing(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
     buffer that no step reads gets no event. A tensor on the host gets no event either, because no graph holds its
     memory. A copy of it to the device has an event of its own."""
     tensor = as_tensor(write.value)[0]
-    if not write.grows or not _has_tensor(write.value):
+    may_hold_tensor = holds_device(write.value) and type(write.value) is not Unknown
+    if not write.grows or (tensor is None and not may_hold_tensor):
         return None
     if tensor is not None and (tensor.ndim == 0 or tensor.where == "host"):
         return None
@@ -163,14 +161,16 @@ def lazy_init(write: Write, log: StateLog) -> Event | None:
     contain this computation."""
     if write.refilled:
         return _adopted(write)
-    if not write.lazy or not holds_anything(write.value) or write.key in log.inputs or _is_view(write.value):
+    kinds = {type(option) for option in options(write.value)}
+    if not write.lazy or kinds.isdisjoint((Tensor, Instance, SequenceValue, Dict, Unknown)):
+        return None
+    if write.key in log.inputs or _is_view(write.value):
         return None
     if depends_on_step(write.value):
         # The value of a new object is doubtful, because its constructor may have read only the shapes of its arguments.
-        made = any(type(option) is Instance for option in options(write.value))
         # The value of an unknown call is doubtful, because it may be a kernel or the name of a kernel, which a graph
         # may keep.
-        doubtful = made or not write.alone or type(write.value) is Unknown
+        doubtful = Instance in kinds or not write.alone or type(write.value) is Unknown
         confidence = "possible" if doubtful else _confidence(write.value)
         return event_of(write, "AttrWrite", "lazy-init", confidence)
     if write.sources & log.inputs:
@@ -197,10 +197,6 @@ def _is_view(value: Value) -> bool:
     """Return whether a value is a view like `self.buffer[:n]`. A view computes nothing and shows later writes to the
     buffer."""
     return all(type(option) is Tensor and option.attr is not None and not option.fresh for option in options(value))
-
-
-def holds_anything(value: Value) -> bool:
-    return any(type(option) in (Tensor, Instance, SequenceValue, Dict, Unknown) for option in options(value))
 
 
 def cached(write: Write) -> Event | None:
@@ -236,7 +232,9 @@ def host_state(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
         uses = [use for use in uses if use.kind != "branch"]
     if not flow.feeds_itself(write):
         before = log.used_before.get(write.place, ())
-        uses = [use for use in uses if use.place in before] if _is_cleared_flag(write) else []
+        # The step clears a flag that the constructor set: `self.first = False`.
+        is_cleared = const_of(write.value) is False and const_of(write.before) is True
+        uses = [use for use in uses if use.place in before and is_cleared]
     if not uses:
         return None
     lines = ", ".join(str(line) for line in sorted({use.line for use in uses if use.path == write.path}))
@@ -250,11 +248,6 @@ def _is_increment(use: Use, write: Write) -> bool:
     it may be a tensor."""
     is_count = write.augmented and type(write.value) is Unknown
     return is_count and use.kind == "operand" and use.place == (write.key, write.path, write.span[0])
-
-
-def _is_cleared_flag(write: Write) -> bool:
-    """Return whether a write sets a flag to False that the constructor set to True: `self.first = False`."""
-    return const_of(write.value) is False and const_of(write.before) is True
 
 
 def rebound(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
@@ -308,11 +301,6 @@ def _confidence(value: Value) -> Confidence:
     if tensor is not None:
         return "likely" if certain and tensor.certain else "possible"
     return "likely" if type(value) is not Unknown or value.device else "possible"
-
-
-def _has_tensor(value: Value) -> bool:
-    tensor, _ = as_tensor(value)
-    return tensor is not None or (holds_device(value) and type(value) is not Unknown)
 
 
 def one_or_several(value: Value) -> tuple[Tensor | None, bool]:

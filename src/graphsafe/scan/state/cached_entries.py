@@ -78,12 +78,10 @@ def may_drop_results(engine: Engine, ref: str) -> bool:
     node = engine.project.function_node(ref)
     for decorator in node.decorator_list if node is not None else ():
         name = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) or ""
-        if name.endswith("lru_cache") and not (isinstance(decorator, ast.Call) and _has_no_bound(decorator)):
-            return True
+        if name.endswith("lru_cache"):
+            call = decorator if isinstance(decorator, ast.Call) else ast.Call(decorator, [], [])
+            sizes = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "maxsize")]
+            if not (sizes and is_none(sizes[0])):
+                return True
     path, _, qualified = ref.partition("::")
     return qualified.rpartition(".")[2] in engine.project.files.search(path, EMPTIED)
-
-
-def _has_no_bound(decorator: ast.Call) -> bool:
-    given = [*decorator.args[:1], *(keyword.value for keyword in decorator.keywords if keyword.arg == "maxsize")]
-    return bool(given) and is_none(given[0])

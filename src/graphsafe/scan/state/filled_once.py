@@ -56,7 +56,10 @@ def _is_filled(frame: Frame, test: LazyTest) -> bool:
     if _fills_table(frame, test):
         return True
     if test.target.startswith(first_step.EMPTY):
-        return _outlives_steps(frame, test.target.removeprefix(first_step.EMPTY))
+        # An attribute may hold the table, as after `state = self.state[p]`.
+        table = frame.env.get(test.target.removeprefix(first_step.EMPTY))
+        found = options(table) if table is not None else ()
+        return any(type(option) is Dict and option.held_by is not None for option in found)
     if test.target.startswith(("size of ", CAPACITY)):
         return _is_filled_again(frame, test)
     missing = _missing(frame, test)
@@ -106,16 +109,16 @@ def is_past_maximum(frame: Frame) -> bool:
     """
     if frame.node is None or frame.owner is None:
         return False
-    lines = [test.line for test in frame.lazy if _asks_size(test.target)]
-    tests = [_follows(frame.node, line) for line in lines]
+    asked_sizes = [
+        test.line
+        for test in frame.lazy
+        if test.target.startswith("size of ") or (test.target.startswith(CAPACITY) and test.target.endswith(".shape"))
+    ]
+    tests = [_follows(frame.node, line) for line in asked_sizes]
     own = frame.function.rpartition(".")[2]
     names = {name for asked, _, called in tests for name in (*asked, *(f"self.{one}" for one in (*called, own)))}
     constructors = (frame.project.function_node(f"{base}.__init__") for base in frame.project.mro(frame.owner))
     return bool(names) and any(_states_maximum(made, names) for made in constructors if made is not None)
-
-
-def _asks_size(target: str) -> bool:
-    return target.startswith("size of ") or (target.startswith(CAPACITY) and target.endswith(".shape"))
 
 
 def _states_maximum(constructor: ast.AST, names: set[str]) -> bool:
@@ -154,9 +157,7 @@ def _is_advanced(frame: Frame, name: str, writers: set[str]) -> bool:
 def _is_filled_global(frame: Frame, test: LazyTest, name: str) -> bool:
     """Return whether a function fills a global that the rest of the file only sets to None:
     `if plan is None: plan = …`."""
-    if frame.node is None:
-        return False
-    stores = [n for n in inside(frame.node, ast.Name) if n.id == name and _is_stored(n)]
+    stores = [n for n in inside(frame.node, ast.Name) if n.id == name and _is_stored(n)] if frame.node else []
     put = re.compile(rf"^[ \t]+(?:\w+ = )*{name} = (?:\w+ = )*(?!None\b|\w+ = )", re.M)
     return any(store.lineno > test.line for store in stores) and (
         len(frame.project.files.search(frame.path, put)) <= len(stores)
@@ -242,12 +243,6 @@ def _is_new_in_step(frame: Frame, name: str) -> bool:
     if "." in name or name not in frame.env or name in frame.globals:
         return False
     return all(type(option) is not Dict or option.held_by is None for option in options(frame.env[name]))
-
-
-def _outlives_steps(frame: Frame, name: str) -> bool:
-    """Return whether a name refers to a table that an attribute holds: `state` after `state = self.state[p]`."""
-    found = options(frame.env[name]) if name in frame.env else ()
-    return any(type(option) is Dict and option.held_by is not None for option in found)
 
 
 def _is_of_a_step(frame: Frame, key: ast.expr) -> bool:

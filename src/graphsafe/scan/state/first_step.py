@@ -59,7 +59,10 @@ def _lazy(test: ast.expr, branch: bool) -> Iterator[str]:
         yield attribute_asked(test) or ""
     elif isinstance(test, ast.Call) and dotted(test.func) == "any" and branch:
         yield from _any_missing(test)
-    elif isinstance(test, (ast.Attribute, ast.Name)) and _says_first_run(test, branch):
+    elif isinstance(test, (ast.Attribute, ast.Name)) and (
+        # `if self.first:`, or the code after `if self.ready: return`
+        _FIRST_FLAG.search(dotted(test) or "") if branch else _says_ready(test)
+    ):
         yield "*"
 
 
@@ -81,12 +84,6 @@ def _any_missing(test: ast.Call) -> Iterator[str]:
         loop = asked.generators[0]
         if [dotted(loop.target)] == [*_lazy_comparison(asked.elt, True)]:
             yield from filter(None, map(dotted, elements(loop.iter)))
-
-
-def _says_first_run(flag: ast.Attribute | ast.Name, branch: bool) -> bool:
-    """Return whether a flag restricts a branch to the first step: `if self.first:`, or the code after
-    `if self.ready: return`."""
-    return _FIRST_FLAG.search(dotted(flag) or "") is not None if branch else _says_ready(flag)
 
 
 def _kept_in_name(node: ast.expr) -> str | None:
@@ -183,12 +180,8 @@ def size_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
         side, asked = test.comparators[0], test.left
     else:
         return ()
-    found = []
-    for inner in ast.walk(side):
-        if isinstance(inner, ast.Attribute) and inner.attr in ("numel", "shape", "size", "nelement"):
-            text = dotted(inner.value)
-            if text is not None and "." in text:
-                found.append(text)
+    sizes = [one for one in inside(side, ast.Attribute) if one.attr in ("numel", "shape", "size", "nelement")]
+    found = [text for one in sizes if "." in (text := dotted(one.value) or "")]
     while isinstance(side, ast.Subscript):
         side = side.value
     # Some numbers are counters, not sizes of buffers: `self.warmups <= 0`, `self.global_step < self.warmup_steps`.
@@ -205,19 +198,15 @@ def too_small(frame: Frame, text: str) -> bool:
     return any(test.target in sizes for test in frame.lazy)
 
 
-_MISSING_ERRORS = ("AttributeError", "KeyError", "IndexError", "LookupError")
-
-
 def missing_when_raised(attempt: ast.Try, handler: ast.ExceptHandler) -> tuple[str, ...]:
     """Return the values that are missing in a handler such as `except AttributeError`: `self.plan` after
     `return self.plan`."""
     caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    if not all(node is not None and dotted(node) in _MISSING_ERRORS for node in caught) or len(attempt.body) != 1:
+    errors = ("AttributeError", "KeyError", "IndexError", "LookupError")
+    if not all(node is not None and dotted(node) in errors for node in caught) or len(attempt.body) != 1:
         return ()
     value = getattr(attempt.body[0], "value", None)
-    looked_up = (
-        [inner for inner in ast.walk(value) if isinstance(inner, (ast.Attribute, ast.Subscript))] if value else []
-    )
+    looked_up = [one for one in ast.walk(value) if isinstance(one, (ast.Attribute, ast.Subscript))] if value else []
     return tuple(dict.fromkeys(filter(None, map(dotted, looked_up))))
 
 

@@ -46,7 +46,7 @@ _MODE = re.compile(r"(^|_)(mode|split|stage|phase|partition|subset|prefix)$")
 _EVALUATIONS = frozenset("dev test testing val valid validate validation eval evaluate evaluation".split())
 _LONG = 10
 "An action whose runs are at least this many steps apart counts as running only from time to time."
-_CALLED_SELDOM = re.compile(
+CALLED_SELDOM = re.compile(
     r"(^|[._])(eval|evaluate|evaluation|validate|validation|validate_epoch|evaluate_\w*(model|policy|set)|\w+_evaluation"
     r"|(val|valid|validation|eval|evaluation)_(step|epoch|loop|batch)"
     r"|(launch|run|do|maybe)_(eval\w*|valid\w*)|(save|plot|export|checkpoint|visuali[sz]e)(_\w+)?|log_(images?|videos?)"
@@ -55,16 +55,8 @@ _CALLED_SELDOM = re.compile(
 "Matches names of functions that save, show or evaluate. A step loop calls these from time to time."
 
 
-_SHOWS = re.compile(r"(^|[._])((visuali[sz]e|plot)(_\w+)?|\w*(Visuali[sz]er|Plotter)\.\w+)$")
+SHOWS = re.compile(r"(^|[._])((visuali[sz]e|plot)(_\w+)?|\w*(Visuali[sz]er|Plotter)\.\w+)$")
 "Matches names of functions that draw pictures. Few steps call these, whether or not the caller contains the loop."
-
-
-def is_called_seldom(name: str) -> bool:
-    return _CALLED_SELDOM.search(name) is not None
-
-
-def draws_pictures(name: str) -> bool:
-    return _SHOWS.search(name) is not None
 
 
 @memoize_on_node
@@ -98,13 +90,6 @@ def asks_entry_for_first(test: ast.expr) -> bool:
     return is_counter and isinstance(test.ops[0], ast.Eq) and ast.unparse(test.comparators[0]) == "0"
 
 
-def _is_listed(test: ast.expr) -> bool:
-    """Return whether a test is `step in eval_steps`, or `step in [at - 1 for at in eval_steps]`."""
-    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.In):
-        return False
-    return _names_listed(test.comparators[0])
-
-
 def _names_listed(node: ast.expr) -> bool:
     names = [dotted(one) or "" for one in ast.walk(node) if isinstance(one, (ast.Name, ast.Attribute))]
     return any(_LISTED.search(name.rpartition(".")[2]) for name in names)
@@ -112,11 +97,6 @@ def _names_listed(node: ast.expr) -> bool:
 
 def _is_interval(node: ast.expr) -> bool:
     return _INTERVAL.search(_last_name(node)) is not None
-
-
-def _divides_steps(node: ast.expr) -> bool:
-    name = _last_name(node)
-    return _is_interval(node) or (_DIVISOR.search(name) is not None and _BEGINS_AGAIN.search(name) is None)
 
 
 def _last_name(node: ast.expr) -> str:
@@ -169,8 +149,10 @@ def asks_by_name(test: ast.expr) -> bool:
         return bool(rare) and (isinstance(test.op, ast.And) or all(one in rare or _is_last(one) for one in test.values))
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Gt, ast.GtE)):
         return _is_interval(test.comparators[0])
-    if _is_first(test, _COUNTER) or _is_listed(test) or _finds_no_number(test):
+    if _is_first(test, _COUNTER) or _finds_no_number(test):
         return True
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.In) and _names_listed(test.comparators[0]):
+        return True  # step in eval_steps, or step in [at - 1 for at in eval_steps]
     if isinstance(test, ast.Compare) and not isinstance(test.ops[0], ast.NotEq) and _is_remainder(test.left):
         return True
     if isinstance(test, ast.Call) and any(map(_is_interval, test.args[1:])):
@@ -214,7 +196,9 @@ def _is_remainder(node: ast.expr) -> bool:
     interval = node.right
     is_long = isinstance(interval, ast.Constant) and isinstance(interval.value, int) and interval.value >= _LONG
     counts = any(_COUNTER.search(name.rpartition(".")[2]) for name in names)
-    return counts and (is_long or _divides_steps(interval))
+    name = _last_name(interval)
+    divides = _DIVISOR.search(name) is not None and _BEGINS_AGAIN.search(name) is None
+    return counts and (is_long or divides or _is_interval(interval))
 
 
 @memoize_on_node

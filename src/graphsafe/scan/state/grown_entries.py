@@ -43,17 +43,13 @@ def _may_be_given(frame: Frame, holder: str) -> bool:
     calls = (bound for bound in all_bound(frame, holder) if isinstance(bound, ast.Call))
     names = {holder, *(one.id for call in calls for one in call.args if isinstance(one, ast.Name))}
     assert frame.node is not None
-    return all(_is_named(frame.project.files, name) for name in sorted(names & _optional(frame.node)))
+    optional = {one.arg for one, default in with_defaults(frame.node) if default is not None and is_none(default)}
+    return all(_is_named(frame.project.files, name) for name in sorted(names & optional))
 
 
 def _is_named(files: Files, parameter: str) -> bool:
     passed = re.compile(rf"\b{parameter}=(?!None\b|=)".encode())
     return files.table(f"passes {parameter}", lambda: files.any_contains(passed, parameter.encode()))
-
-
-def _optional(function: Definition) -> set[str]:
-    """Return the parameters whose default is None."""
-    return {one.arg for one, default in with_defaults(function) if default is not None and is_none(default)}
 
 
 @memoize_on_node

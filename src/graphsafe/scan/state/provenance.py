@@ -73,14 +73,9 @@ def _assignments(function: Definition) -> Mapping[str, Sequence[ast.Assign | ast
     return found
 
 
-def identifies_object(frame: Frame, key: ast.expr) -> bool:
-    """Return whether a key stands for an object itself and not for the object's value: `id(weight)`,
-    `(weight.data_ptr(), weight.dtype)`."""
-    return next(identified_by(frame, key), None) is not None
-
-
 def identified_by(frame: Frame, key: ast.expr) -> Iterator[ast.expr]:
-    """Yield the objects whose identity is part of a key."""
+    """Yield the objects whose identity, and not their value, is part of a key: `id(weight)`, `(weight.data_ptr(),
+    weight.dtype)`."""
     made = bound_expression(frame, key)
     for inner in inside(made, ast.Call) if made is not None else ():
         if isinstance(inner.func, ast.Attribute) and inner.func.attr == "data_ptr":
@@ -153,14 +148,13 @@ def is_made_along(frame: Frame, text: str) -> bool:
     owner = text.partition("[")[0].rpartition(".")[0]
     return bool(owner) and any(
         test.target.rpartition(".")[0] == owner
-        or ("." not in test.target and (bound := bound_to(frame, test)) is not None and _owner_asked(bound) == owner)
+        or (
+            "." not in test.target
+            and (bound := bound_to(frame, test)) is not None
+            and (first_step.table_of(bound) or "").rpartition(".")[0] == owner
+        )
         for test in frame.lazy
     )
-
-
-def _owner_asked(node: ast.expr) -> str:
-    """Return the object in whose table an expression looks up an entry: `self` for `self.tables[key]`."""
-    return (first_step.table_of(node) or "").rpartition(".")[0]
 
 
 def bound_to(frame: Frame, test: LazyTest) -> ast.expr | None:

@@ -98,22 +98,15 @@ def _restored(statements: Iterable[ast.stmt], end: Iterable[ast.stmt]) -> Iterat
 def _undone(begin: Iterable[ast.stmt], end: Iterable[ast.stmt], changed: Sequence[ast.stmt]) -> Iterator[str]:
     """Yield the numbers that are changed at the beginning, changed back at the end (`+= 1` and `-= 1`), and changed
     nowhere else."""
-    counted = {_change(one) for one in begin if isinstance(one, ast.AugAssign)}
+    augmented = [one for one in begin if isinstance(one, ast.AugAssign)]
+    counted = {(source_text(one.target), type(one.op), source_text(one.value)) for one in augmented}
+    writes = Counter(source_text(target) for one in changed for target in targets_of(one)) if counted else Counter()
     for one in end if counted else ():
         if isinstance(one, ast.AugAssign) and type(one.op) in _INVERSE:
-            text, step, writes = source_text(one.target), source_text(one.value), _writes(changed)
+            text, step = source_text(one.target), source_text(one.value)
             is_same = step not in writes and not any(name.id in writes for name in inside(one.value, ast.Name))
             if (text, _INVERSE[type(one.op)], step) in counted and is_same and writes[text] == 2:
                 yield text
-
-
-def _change(node: ast.AugAssign) -> tuple[str, type[ast.operator], str]:
-    return source_text(node.target), type(node.op), source_text(node.value)
-
-
-def _writes(statements: Iterable[ast.stmt]) -> Counter[str]:
-    """Return how many statements assign each attribute or name."""
-    return Counter(source_text(target) for statement in statements for target in targets_of(statement))
 
 
 # an even number of times

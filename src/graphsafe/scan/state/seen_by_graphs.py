@@ -50,7 +50,9 @@ def events(log: StateLog, graphs: Graphs) -> Iterator[tuple[Place, Event]]:
             if _counts(write) and graphs.is_held(write.ref, write.span[0]) and graphs.is_read_around(write.key):
                 yield placed(write, event_of(write, "AttrWrite", "counted", "likely"))
                 break
-            if _outlasts_steps(write) and not _is_of_step(write, log) and graphs.is_around(write.ref, write.span[0]):
+            # A batch that pads itself, for example, is made by the step. A graph uses the object of its capture.
+            is_of_step = write.text.startswith("self.") and write.key.rpartition(".")[0] in log.made
+            if _outlasts_steps(write) and not is_of_step and graphs.is_around(write.ref, write.span[0]):
                 event = (
                     _rate(write, log, graphs)
                     or _mode(write, log, graphs)
@@ -86,12 +88,6 @@ def _outlasts_steps(write: Write) -> bool:
         return write.lasting and write.replaces and not write.reads_self
     # A method that gives an attribute its first value is probably called before the capture.
     return write.lasting and not (write.between and (write.before is None or type(write.before) is NoneValue))
-
-
-def _is_of_step(write: Write, log: StateLog) -> bool:
-    """Return whether a method probably changes an object that the step has made: a batch that pads itself. A graph uses
-    the object that was made for its capture."""
-    return write.text.startswith("self.") and write.key.rpartition(".")[0] in log.made
 
 
 def _is_held(read: Read, graphs: Graphs) -> bool:

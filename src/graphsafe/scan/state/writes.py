@@ -35,7 +35,7 @@ from graphsafe.scan.state.cached_entries import may_drop_entries
 from graphsafe.scan.state.filled_once import is_past_maximum
 from graphsafe.scan.state.provenance import (
     bound_expression,
-    identifies_object,
+    identified_by,
     is_fresh_result,
     is_lazy,
     is_made_along,
@@ -87,12 +87,6 @@ def set_attribute(frame: Frame, node: ast.Call, owner: Value, name: str | None, 
 def _is_passing(owner: Instance) -> bool:
     """Return whether the next step has a different object, because each step receives or creates its own object."""
     return owner.step or owner.made
-
-
-def _makes_memory(frame: Frame, owner: Instance) -> bool:
-    """Return whether an object is a module, or has a constructor that makes tensors (such as a cache that callers
-    keep)."""
-    return frame.attributes.is_module(owner.ref) or any(tensor.fresh for tensor in _held_by(frame, owner))
 
 
 def _held_by(frame: Frame, owner: Instance) -> Iterator[Tensor]:
@@ -151,7 +145,9 @@ def write_attribute(
         lasting=outlasts(frame, owner, holder),
         made=owner.made,
         replaces=_is_made_anew(frame, before, value, written),
-        handed=owner.declared and owner.step and not owner.made and _makes_memory(frame, owner),
+        # A module, or an object whose constructor makes tensors, such as a cache that callers keep.
+        handed=(owner.declared and owner.step and not owner.made)
+        and (frame.attributes.is_module(owner.ref) or any(tensor.fresh for tensor in _held_by(frame, owner))),
     )
 
 
@@ -283,7 +279,7 @@ def write_item(
 ) -> None:
     """Record `holder[key] = value`: with a known key as a write to an attribute, otherwise as a new entry."""
     text = ast.unparse(target)
-    if identifies_object(frame, target.slice) and not (written is not None and reads_old(frame, written, text)):
+    if any(identified_by(frame, target.slice)) and not (written is not None and reads_old(frame, written, text)):
         # An entry whose key is a tensor's address is like an attribute of that tensor, which a step may fill once.
         return
     before: Value | None = None

@@ -191,6 +191,10 @@ class Files:
             self._found[key] = pattern.findall(self.source(path).text)
         return self._found[key]
 
+    def lines_with(self, path: str, pattern: re.Pattern[str]) -> list[int]:
+        """Return the numbers of the lines of a file that match a pattern."""
+        return [number for number, line in enumerate(self.source(path).lines, 1) if pattern.search(line)]
+
     def source(self, path: str) -> Source:
         """Return the source to which the line numbers of the index refer. Raises Unreadable if the file cannot be
         read."""

@@ -16,13 +16,15 @@ from graphsafe.scan.hazards.graph_syntax import (
     entry,
     head,
     is_plain_replay,
+    known_to,
+    own,
     own_nodes,
     place,
     viewed,
     written,
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables
-from graphsafe.scan.symbols.blocks import parameters
+from graphsafe.scan.symbols.blocks import attribute_of, parameters
 from graphsafe.scan.symbols.index import elements, takes_slice
 
 
@@ -36,24 +38,17 @@ def _refilled_in(function: Function) -> Iterator[str]:
     nodes = [node for _, node in own_nodes(function)]
     replays = [node.func.value for node in nodes if is_plain_replay(node) and isinstance(node.func, ast.Attribute)]
     holders = {part[0] for graph in replays if (part := _part(graph)) is not None} - {"self"}
-    if not holders or any(place(given) in holders for given in _passed(nodes)):
+    calls = own(function, ast.Call)
+    if not holders or any(place(given) in holders for call in calls for given in known_to(call)):
         return  # a call that gets the whole entry may refresh all of it
     for node in nodes:
-        target = written(node) if isinstance(node, (ast.Assign, ast.Call)) else None
+        target = written(node)
         is_slice = isinstance(target, ast.Subscript) and takes_slice(target)
         if target is None or (isinstance(node, ast.Assign) and not is_slice):
             continue
         part = _part(target.value if isinstance(target, ast.Subscript) and is_slice else target)
         if part is not None and part[0] in holders:
             yield part[1]
-
-
-def _passed(nodes: list[ast.AST]) -> Iterator[ast.expr]:
-    for node in nodes:
-        if isinstance(node, ast.Call):
-            yield from (*node.args, *(word.value for word in node.keywords))
-            if isinstance(node.func, ast.Attribute):
-                yield node.func.value
 
 
 def _part(node: ast.expr) -> tuple[str, str] | None:
@@ -98,12 +93,11 @@ def _kept(function: Function) -> Mapping[str, str]:
 
 def is_kept(function: Function, name: str) -> bool:
     """Return whether a function stores a tensor somewhere: under a key, in an attribute, or in a container."""
-    return any(
-        isinstance(inner, ast.Name) and inner.id == name
-        for _, node in own_nodes(function)
-        if isinstance(node, ast.Assign) and not all(isinstance(target, ast.Name) for target in node.targets)
-        for inner in elements(node.value)
-    ) or name in _kept(function)
+    stores = [
+        node for node in own(function, ast.Assign) if not all(isinstance(target, ast.Name) for target in node.targets)
+    ]
+    stored = [part for node in stores for part in elements(node.value)]
+    return name in _kept(function) or any(isinstance(part, ast.Name) and part.id == name for part in stored)
 
 
 def left_out(found: Tables, table: GraphTensors, function: Function) -> Iterator[str]:
@@ -113,8 +107,8 @@ def left_out(found: Tables, table: GraphTensors, function: Function) -> Iterator
     """
     nodes = [node for _, node in own_nodes(function)]
     capturing = {name.rpartition(".")[2]: node for name, node, _ in found.functions if captures_in(node)}
-    calls = [node for node in nodes if isinstance(node, ast.Call)]
-    handed = set(_passed([call for call in calls if called_name(call) in capturing]))
+    calls = own(function, ast.Call)
+    handed = {given for call in calls if called_name(call) in capturing for given in known_to(call)}
     filled = {_key(text) for call in calls if (to := written(call)) and (text := viewed(to)) in table.inputs and text}
     for one in parameters(function):
         read = _fields(nodes, one.arg)
@@ -128,5 +122,4 @@ def left_out(found: Tables, table: GraphTensors, function: Function) -> Iterator
 
 def _fields(nodes: Iterable[ast.AST], name: str) -> list[str]:
     """Return the attributes that code reads of the object `name`. An attribute that is read twice occurs twice."""
-    taken = (node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name))
-    return [node.attr for node in taken if node.value.id == name]  # type: ignore[attr-defined]
+    return [attribute for node in nodes if (attribute := attribute_of(node, name)) is not None]

@@ -17,6 +17,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     is_plain_replay,
     is_short,
     loop_around,
+    own,
     own_nodes,
     parents_in,
     place,
@@ -24,7 +25,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     with_statements,
 )
 from graphsafe.scan.hazards.graph_tensors import Tables
-from graphsafe.scan.hazards.owners.capturing import Functions, with_captures
+from graphsafe.scan.hazards.owners import Functions, with_captures
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted
 
@@ -56,18 +57,18 @@ def _narrowed(name: str, function: Function, capturing: Functions) -> Iterator[L
     """Yield lines that replace a buffer by a part of it for each size. In the next iteration of the outer loop, the
     largest size gets the smallest part."""
     parents = parents_in(function)
-    for loop in [node for node in parents if isinstance(node, ast.For)]:
+    for loop in own(function, ast.For):
         outer = loop_around(loop, parents)
         captured = any(map(captures, with_statements(loop)))
         if outer is None or not (captured or any(called_name(call) in capturing for call in calls_in([loop]))):
             continue
-        sizes = {one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name)}
+        sizes = {one.id for one in inside(loop.target, ast.Name)}
         within = {*ast.walk(loop)}
         stored = stored_names(node for node in ast.walk(outer) if node not in within)
         for node in inside(loop, ast.Assign):
             target, part = node.targets[0], node.value
             if isinstance(target, ast.Name) and isinstance(part, ast.Subscript) and target.id not in stored:
-                bounds = {one.id for one in ast.walk(part.slice) if isinstance(one, ast.Name)}
+                bounds = {one.id for one in inside(part.slice, ast.Name)}
                 if place(part.value) == target.id and isinstance(part.slice, ast.Slice) and bounds & sizes:
                     yield Line(name, "narrowed", node, target.id)
 
@@ -75,12 +76,11 @@ def _narrowed(name: str, function: Function, capturing: Functions) -> Iterator[L
 def _kept_alone(name: str, function: Function, capturing: Functions) -> Iterator[Line]:
     """Yield captures for a new key, if the same branch drops the graphs of all other keys. The key comes from an
     argument: `if n not in self.graphs: self.graphs.clear(); self.graphs[n] = self.capture(n)`."""
-    for branch in [node for _, node in own_nodes(function) if isinstance(node, ast.If)]:
+    for branch in own(function, ast.If):
         calls = [one.value for one in branch.body if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call)]
         emptied = {(dotted(call.func) or "").removesuffix(".clear") for call in calls if called_name(call) == "clear"}
-        asked = {
-            place(one.comparators[0]) for one in inside(branch.test, ast.Compare) if isinstance(one.ops[0], ast.NotIn)
-        }
+        tests = [one for one in inside(branch.test, ast.Compare) if isinstance(one.ops[0], ast.NotIn)]
+        asked = {place(one.comparators[0]) for one in tests}
         for made in [one for one in branch.body if isinstance(one, ast.Assign)]:
             entry = made.targets[0]
             if (
@@ -97,8 +97,8 @@ def _is_given(key: ast.expr, function: Function) -> bool:
     """Return whether a key is an argument or is computed from one. A stored version of the weights, for example, is
     neither."""
     known = {one.arg for one in inside(function.args, ast.arg)} - {"self", "cls"}
-    for _, node in own_nodes(function):
-        if isinstance(node, ast.Assign) and known & {one.id for one in inside(node.value, ast.Name)}:
+    for node in own(function, ast.Assign):
+        if known & {one.id for one in inside(node.value, ast.Name)}:
             known |= stored_names(inside(node, ast.Name))
     return bool(known & {one.id for one in inside(key, ast.Name)})
 

@@ -19,24 +19,25 @@ from graphsafe.scan.hazards.graph_syntax import (
     captures_in,
     functions_in,
     head,
+    known_to,
+    own,
     own_nodes,
     parents_in,
     place,
 )
 from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, targets
 from graphsafe.scan.hazards.keys.key_names import is_covered, names_in
-from graphsafe.scan.hazards.owners.capturing import Functions, with_captures
+from graphsafe.scan.hazards.owners import Functions, with_captures
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import matched, parameters, with_defaults
 from graphsafe.scan.symbols.index import dotted
 
 _ASKS_FOR_GRAPH = re.compile(r"^not [\w.]*(captured|graph|ready|init)\w*$|graph\w* is None", re.I)
 "Matches a test that is true only for the first call. This is the call that captures."
-_NUMBERS = frozenset(("int", "float", "bool", "str"))
 
 
 def lines(found: Tables) -> Iterator[Line]:
-    functions = {name: node for name, node, _ in found.functions}
+    functions = found.by_name
     callers = [*with_captures(found)]
     fields = _number_names(found.tree) if callers else frozenset()
     for name, function, capturing in callers:
@@ -56,7 +57,7 @@ def _lacking(
     """Yield assignments of graphs that are captured on demand, if the key lacks a number or an option of the
     capture."""
     parents = parents_in(function)
-    own = _by_last_name(functions)
+    unique = _by_last_name(functions)
     for node in parents:
         branch = parents.get(node)
         if not isinstance(node, ast.Assign) or not isinstance(branch, ast.If):
@@ -68,12 +69,12 @@ def _lacking(
         if not captures:
             continue
         switched = switched_attributes(name, place(entry.value), functions)
-        told = names_in(entry.slice, function, own)
+        told = names_in(entry.slice, function, unique)
         # If the key contains some attributes of an options object, the other attributes of the object count as inputs.
         told |= {head(one) for one in told if "[" in one}
         frozen: dict[str, Set[str]] = {}
         for call, made in captures:
-            frozen.update(_frozen(call, function, made, switched, fields, own))
+            frozen.update(_frozen(call, function, made, switched, fields, unique))
         lacking = [
             text
             for text, sources in frozen.items()
@@ -90,22 +91,22 @@ def _lacking_where_stored(
 ) -> Iterator[Line]:
     """Yield calls of a function that captures and stores the graph itself: `if n not in self.graphs: self.capture(n,
     scale)`. The graph's key lacks a number or an option that the captured block reads."""
-    own = _by_last_name(functions)
-    for branch in [inner for _, inner in own_nodes(function) if isinstance(inner, ast.If)]:
+    unique = _by_last_name(functions)
+    for branch in own(function, ast.If):
         for call in [one.value for one in branch.body if isinstance(one, ast.Expr)]:
             made = capturing.get(called_name(call)) if isinstance(call, ast.Call) else None
             if made is None or not isinstance(call, ast.Call) or not captures_in(made):
                 continue
             given = {parameter.arg: value for value, parameter in matched(call, made)}
             names = [name for block in captures_in(made) for name in inside(block, ast.Name)]
-            read = {one for name in names for one in names_in(name, made, own)}
+            read = {one for name in names for one in names_in(name, made, unique)}
             used = {place(given[one]) for one in given.keys() & read}
             for entry in _entries(made, ast.unparse(branch.test)):
-                told = names_in(branch.test, function, own)
-                for one in names_in(entry.slice, made, own):
-                    told |= names_in(given[head(one)], function, own) if head(one) in given else {one}
+                told = names_in(branch.test, function, unique)
+                for one in names_in(entry.slice, made, unique):
+                    told |= names_in(given[head(one)], function, unique) if head(one) in given else {one}
                 switched = switched_attributes(name, place(entry.value), functions)
-                frozen = _frozen(call, function, made, switched, fields, own)
+                frozen = _frozen(call, function, made, switched, fields, unique)
                 lacking = [
                     text
                     for text, sources in frozen.items()
@@ -117,10 +118,9 @@ def _lacking_where_stored(
 
 def _entries(function: Function, test: str) -> Iterator[ast.Subscript]:
     """Yield the assignments of a function to entries of a table, if the test mentions the table."""
-    for _, node in own_nodes(function):
-        for target in node.targets if isinstance(node, ast.Assign) else ():
-            if isinstance(target, ast.Subscript) and (place(target.value) or "?") in test:
-                yield target
+    for target in (target for node in own(function, ast.Assign) for target in node.targets):
+        if isinstance(target, ast.Subscript) and (place(target.value) or "?") in test:
+            yield target
 
 
 def _without_key(
@@ -131,21 +131,19 @@ def _without_key(
     this value."""
     if function.name in CONSTRUCTORS:
         return
-    own = _by_last_name(functions)
-    for branch in [inner for _, inner in own_nodes(function) if isinstance(inner, ast.If)]:
+    unique = _by_last_name(functions)
+    for branch in own(function, ast.If):
         made = [one.value for one in branch.body if isinstance(one, (ast.Expr, ast.Assign)) and not _fills_entry(one)]
         calls = [value for value in made if isinstance(value, ast.Call) and called_name(value) in capturing]
         if not calls or not _ASKS_FOR_GRAPH.search(ast.unparse(branch.test)):
             continue
-        assigned = [one for _, one in own_nodes(function) if isinstance(one, ast.Assign)]
         # Assignments such as `self.limit = limit` are left out: they neither test the number nor write it to an input.
-        kept = [
-            one for one in assigned if isinstance(one.targets[0], ast.Attribute) and isinstance(one.value, ast.Name)
-        ]
+        renamed = [one for one in own(function, ast.Assign) if isinstance(one.value, ast.Name)]
+        kept = [one for one in renamed if isinstance(one.targets[0], ast.Attribute)]
         within = {id(inner) for one in (*branch.body, *kept) for inner in ast.walk(one)}
-        names = [inner for _, inner in own_nodes(function) if isinstance(inner, ast.Name) and id(inner) not in within]
-        frozen = _frozen(calls[0], function, capturing[called_name(calls[0])], frozenset(), fields, own)
-        given = [text for text in sorted(frozen) if text in number_parameters(function) - {one.id for one in names}]
+        names = {one.id for one in own(function, ast.Name) if id(one) not in within}
+        frozen = _frozen(calls[0], function, capturing[called_name(calls[0])], frozenset(), fields, unique)
+        given = [text for text in sorted(frozen) if text in number_parameters(function) - names]
         if given:
             yield Line(name, "key-lacks", branch.test, given[0])
 
@@ -170,10 +168,8 @@ def _captures_for(
     if not isinstance(node.value, ast.Name):
         return
     held = node.value.id
-    calls = calls_in(branch.body)
-    run = [
-        call for call in calls if dotted(call.func) == f"{held}.{called_name(call)}" and called_name(call) in capturing
-    ]
+    methods = [call for call in calls_in(branch.body) if called_name(call) in capturing]
+    run = [call for call in methods if dotted(call.func) == f"{held}.{called_name(call)}"]
     yield from ((call, capturing[called_name(call)]) for call in run)
     for one in branch.body if run else ():
         if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call) and [*map(place, one.targets)] == [held]:
@@ -187,24 +183,13 @@ def _made_by(
 ) -> tuple[str, str, ast.expr | ast.stmt] | None:
     """Return the `return` statement of the function that makes a key: `key_of` for `key = self.key_of(batch)`. Return
     None unless the function is in the file and the call passes to it the object from which the missing value comes."""
-    for _, node in own_nodes(function) if isinstance(key, ast.Name) else ():
-        call = node.value if isinstance(node, ast.Assign) and [*map(place, node.targets)] == [place(key)] else None
-        if isinstance(call, ast.Call) and any(place(one) in origins for one in _known_to(call)):
+    for node in own(function, ast.Assign) if isinstance(key, ast.Name) else ():
+        call = node.value if [*map(place, node.targets)] == [place(key)] else None
+        if isinstance(call, ast.Call) and any(place(one) in origins for one in known_to(call)):
             makers = [one for one in functions if one.rpartition(".")[2] == called_name(call)]
-            returns = [
-                (maker, inner)
-                for maker in makers
-                for _, inner in own_nodes(functions[maker])
-                if isinstance(inner, ast.Return)
-            ]
+            returns = [(maker, inner) for maker in makers for inner in own(functions[maker], ast.Return)]
             return (returns[0][0], "key-lacks", returns[0][1]) if len(returns) == 1 else None
     return None
-
-
-def _known_to(call: ast.Call) -> Iterator[ast.expr]:
-    """Yield the object whose method is called, and the arguments of the call."""
-    yield from (call.func.value,) if isinstance(call.func, ast.Attribute) else ()
-    yield from (*call.args, *(word.value for word in call.keywords))
 
 
 def switched_attributes(name: str, table: str | None, functions: Functions) -> Set[str]:
@@ -222,7 +207,7 @@ def switched_attributes(name: str, table: str | None, functions: Functions) -> S
 
 
 def _frozen(
-    call: ast.Call, function: Function, made: Function, switched: Set[str], fields: Set[str], own: Functions
+    call: ast.Call, function: Function, made: Function, switched: Set[str], fields: Set[str], unique: Functions
 ) -> Mapping[str, Set[str]]:
     """Return the numbers and options that a call passes to the capture. Each comes with the arguments and the
     attributes from which it is computed."""
@@ -230,18 +215,17 @@ def _frozen(
     numbers = number_parameters(function)
     options = {function.args.kwarg.arg} if function.args.kwarg is not None else set()
     given |= options
-    found: dict[str, Set[str]] = {
-        inner.id: {inner.id}
-        for inner in ast.walk(call)
-        if isinstance(inner, ast.Name) and inner.id in numbers | options
-    }
+    names = (inner.id for inner in inside(call, ast.Name))
+    found: dict[str, Set[str]] = {name: {name} for name in names if name in numbers | options}
     taken = number_parameters(made) | _used_as_numbers(made)
     for value, parameter in matched(call, made):
         text = place(value)
         if text is None:
             continue
-        if parameter.arg in taken or _is_number_here(value, parameter, fields):
-            sources = {one for one in names_in(value, function, own) if head(one) in given or one in switched}
+        # The file may declare an undeclared parameter, or the passed attribute, as a number elsewhere.
+        is_field = parameter.arg in fields or (isinstance(value, ast.Attribute) and value.attr in fields)
+        if parameter.arg in taken or (parameter.annotation is None and is_field):
+            sources = {one for one in names_in(value, function, unique) if head(one) in given or one in switched}
             # The key must contain `request.size` itself; `request` alone is not enough.
             found[text] = {
                 one for one in sources if not any(other.startswith((f"{one}.", f"{one}[")) for other in sources)
@@ -258,7 +242,7 @@ def number_parameters(function: Function) -> Set[str]:
         for one, value in with_defaults(function)
         if one.annotation is None and isinstance(value, ast.Constant) and isinstance(value.value, (int, float, str))
     }
-    return by_default | {one.arg for one in parameters(function) if _is_number(one)}
+    return by_default | {one.arg for one in parameters(function) if _names_number(one.annotation)}
 
 
 def _used_as_numbers(function: Function) -> Set[str]:
@@ -286,44 +270,24 @@ def _number_names(tree: ast.Module) -> Set[str]:
     return {name for name, is_number in declared if is_number} - {name for name, is_number in declared if not is_number}
 
 
-def _is_number_here(value: ast.expr, parameter: ast.arg, numbers: Set[str]) -> bool:
-    """Return whether an undeclared parameter gets a number. It does if the file declares a number of the same name, as
-    a parameter or field, or if it declares the passed attribute as a number."""
-    is_field = isinstance(value, ast.Attribute) and value.attr in numbers
-    return parameter.annotation is None and (is_field or parameter.arg in numbers)
-
-
 def _read_of(parameter: str, made: Function) -> set[str]:
     """Return the attributes of a parameter that the captured block of a function reads, directly or through a tuple of
     arguments."""
     blocks = captures_in(made)
-    names = {inner.id for block in blocks for inner in ast.walk(block) if isinstance(inner, ast.Name)}
-    tuples = [
-        node.value
-        for _, node in own_nodes(made)
-        if isinstance(node, ast.Assign)
-        and isinstance(node.value, (ast.Tuple, ast.List))
-        and any(place(target) in names for target in node.targets)
-    ]
-    return {
-        inner.attr
-        for part in (*blocks, *tuples)
-        for inner in ast.walk(part)
-        if isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name) and inner.value.id == parameter
-    }
+    names = {inner.id for block in blocks for inner in inside(block, ast.Name)}
+    packed = [node for node in own(made, ast.Assign) if isinstance(node.value, (ast.Tuple, ast.List))]
+    tuples = [node.value for node in packed if not names.isdisjoint(map(place, node.targets))]
+    attributes = [inner for part in (*blocks, *tuples) for inner in inside(part, ast.Attribute)]
+    return {inner.attr for inner in attributes if place(inner.value) == parameter}
 
 
-def _is_number(parameter: ast.arg) -> bool:
-    return parameter.annotation is not None and _names_number(parameter.annotation)
-
-
-def _names_number(annotation: ast.expr) -> bool:
+def _names_number(annotation: ast.expr | None) -> bool:
     """Return whether an annotation is a type such as `int` or `str`, also as `Optional[int]` or `int | None`."""
     if isinstance(annotation, ast.Subscript) and (dotted(annotation.value) or "").endswith("Optional"):
         annotation = annotation.slice
     if isinstance(annotation, ast.BinOp) and isinstance(annotation.right, ast.Constant):
         annotation = annotation.left
-    return isinstance(annotation, ast.Name) and annotation.id in _NUMBERS
+    return isinstance(annotation, ast.Name) and annotation.id in ("int", "float", "bool", "str")
 
 
 # numbers in attributes
@@ -335,7 +299,8 @@ def _other_numbers(table: GraphTensors) -> Iterator[Line]:
     read = _read_by_captures(table) & _numbers(table) if table.replaying else set()
     # If the number is an argument of the capture, each graph may have its own number.
     captures = {name.rpartition(".")[2] for name in table.capturing}
-    read -= {text for name in table.capturing for text in _stored(table.functions[name])}
+    others = [table.functions[name] for name in table.capturing if name.rpartition(".")[2] not in CONSTRUCTORS]
+    read -= {place(target) for one in others for _, inner in own_nodes(one) for target in targets(inner)}
     for name, function in table.functions.items() if read else ():
         if name in table.capturing or name in table.preparing - table.replaying:
             continue
@@ -348,23 +313,14 @@ def _other_numbers(table: GraphTensors) -> Iterator[Line]:
                     yield Line(name, "number-changed", node, text)
 
 
-def _stored(function: Function) -> Iterator[str]:
-    constructor = function.name in CONSTRUCTORS
-    for _, node in own_nodes(function) if not constructor else ():
-        yield from filter(None, map(place, targets(node)))
-
-
 def _read_by_captures(table: GraphTensors) -> set[str]:
     """Return the attributes that captured code reads, including lambdas of the capturing functions."""
-    lambdas = [
-        inner for name in table.capturing for inner in ast.walk(table.functions[name]) if isinstance(inner, ast.Lambda)
-    ]
+    lambdas = [one for name in table.capturing for one in inside(table.functions[name], ast.Lambda)]
     return {
-        text
+        f"self.{inner.attr}"
         for body in (*table.captured_code, *lambdas)
-        for inner in ast.walk(body)
-        if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Load)
-        if (text := place(inner)) is not None and text.startswith("self.") and text.count(".") == 1
+        for inner in inside(body, ast.Attribute)
+        if isinstance(inner.ctx, ast.Load) and place(inner.value) == "self"
     }
 
 
@@ -373,9 +329,9 @@ def _numbers(table: GraphTensors) -> set[str]:
     found: set[str] = set()
     for node in table.scope.body if isinstance(table.scope, ast.ClassDef) else ():
         if isinstance(node, ast.FunctionDef) and node.name in CONSTRUCTORS:
-            given = {one.arg for one in ast.walk(node.args) if isinstance(one, ast.arg) and _is_number(one)}
-            for inner in ast.walk(node):
-                if isinstance(inner, ast.Assign) and _gives_number(inner.value, given):
+            given = {one.arg for one in inside(node.args, ast.arg) if _names_number(one.annotation)}
+            for inner in inside(node, ast.Assign):
+                if _gives_number(inner.value, given):
                     found.update(filter(None, map(place, inner.targets)))
     return found
 

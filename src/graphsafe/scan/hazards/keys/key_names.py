@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from graphsafe.scan.hazards.graph_syntax import Function, head, own_nodes, place
+from graphsafe.scan.hazards.graph_syntax import Function, head, own, place
+from graphsafe.scan.hazards.graph_tensors import targets
+from graphsafe.scan.hazards.owners import Functions
 from graphsafe.scan.symbols.blocks import matched, parameters
-from graphsafe.scan.symbols.index import dotted, elements
+from graphsafe.scan.symbols.index import dotted
 
 ALL = ".*"
 "The suffix of an object's name if an expression may depend on all attributes of the object."
-Functions = Mapping[str, Function]
 
 
 def names_in(
@@ -59,22 +60,17 @@ def is_covered(name: str, names: set[str]) -> bool:
 
 
 def _bound_to(text: str, function: Function) -> Iterator[ast.expr]:
-    for _, node in own_nodes(function):
-        if isinstance(node, (ast.Assign, ast.AugAssign)):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if any(place(part) == text for target in targets for part in elements(target)):
-                yield node.value
+    made: list[ast.Assign | ast.AugAssign] = [*own(function, ast.Assign), *own(function, ast.AugAssign)]
+    yield from (node.value for node in made if text in map(place, targets(node)))
 
 
 def _through(
     call: ast.Call, function: Function, called: Function, functions: Functions, outer: frozenset[str]
 ) -> set[str]:
     """Return the parts of a call's arguments that the called function uses, by their names in the caller."""
-    returned = [node.value for _, node in own_nodes(called) if isinstance(node, ast.Return) and node.value is not None]
+    returned = [node.value for node in own(called, ast.Return) if node.value is not None]
     inside = {name for one in returned for name in names_in(one, called, functions, outer)}
-    inside |= {
-        text for _, node in own_nodes(called) if isinstance(node, ast.expr) and (text := place(node)) is not None
-    }
+    inside |= {text for node in own(called, ast.expr) if (text := place(node)) is not None}
     given = {parameter.arg: value for value, parameter in matched(call, called)}
     spread = next((place(word.value) for word in call.keywords if word.arg is None), None)
     options = called.args.kwarg.arg if called.args.kwarg is not None else None

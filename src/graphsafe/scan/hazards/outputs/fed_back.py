@@ -11,6 +11,8 @@ from graphsafe.scan.hazards.graph_syntax import (
     LOOPS,
     CaptureBlock,
     Line,
+    arguments_of,
+    captures_in,
     head,
     is_host,
     is_plain_replay,
@@ -19,6 +21,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     own_nodes,
     parents_in,
     place,
+    written,
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, bindings, targets
 from graphsafe.scan.sources.node_memo import inside
@@ -31,8 +34,7 @@ _IN_PLACE = re.compile(r"cache|kv|past|pool|buf", re.I)
 def lines(table: GraphTensors) -> Iterator[Line]:
     yield from _from_local_name(table)
     for name in sorted(table.capturing):
-        for block in [node for _, node in own_nodes(table.functions[name]) if node in table.blocks]:
-            assert isinstance(block, CaptureBlock)
+        for block in [block for block in captures_in(table.functions[name]) if block in table.blocks]:
             yield from _from_attribute(table, name, block)
 
 
@@ -51,27 +53,18 @@ def _from_attribute(table: GraphTensors, function: str, block: CaptureBlock) -> 
                 and any(one == text and line <= statement.lineno for one, line in read)
                 and any(makes_tensor(one.value) for _, one in made)
                 and not any(where == function and one.lineno > block.lineno for where, one in made)
-                and not (is_host(value) or is_view_of(value, text) or _writes_into(value, text))
+                and not (is_host(value) or is_view_of(value, text))
+                and not ((out := written(value)) is not None and place(out) == text)
                 and not _bound_within(block, statement, text)
                 and not _has_another_name(table, text)
             ):
                 yield Line(function, "rebound", statement, text, "possible" if _IN_PLACE.search(text) else "likely")
 
 
-def _writes_into(value: ast.expr, text: str) -> bool:
-    """Return whether a call writes its result into a tensor: `torch.add(self.h, x, out=self.h)`."""
-    return isinstance(value, ast.Call) and any(
-        word.arg == "out" and place(word.value) == text for word in value.keywords
-    )
-
-
 def _has_another_name(table: GraphTensors, text: str) -> bool:
     """Return whether code binds the tensor of an attribute to another name, or passes it to a container."""
-    for function in table.functions.values():
-        for node in inside(function, ast.Assign):
-            if any(place(part) == text for part in elements(node.value)):
-                return True
-    return False
+    assigned = [node for function in table.functions.values() for node in inside(function, ast.Assign)]
+    return any(text in map(place, elements(node.value)) for node in assigned)
 
 
 def _from_local_name(table: GraphTensors) -> Iterator[Line]:
@@ -80,8 +73,7 @@ def _from_local_name(table: GraphTensors) -> Iterator[Line]:
         for statement in block.body:
             if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
                 continue
-            given = [*statement.value.args, *(keyword.value for keyword in statement.value.keywords)]
-            read = {text for value in given if (text := place(value)) is not None}
+            read = {text for value in arguments_of(statement.value) if (text := place(value)) is not None}
             for target in targets(statement):
                 text = place(target)
                 if (
@@ -108,12 +100,9 @@ def _bound_within(block: ast.With | ast.AsyncWith, before: ast.Assign, text: str
 def _is_replayed_in_loop(table: GraphTensors, function: str) -> bool:
     """Return whether the capturing function replays in a loop without filling the tensor to which the name referred
     before the capture."""
-    node = table.functions[function]
-    loops = (loop for _, loop in own_nodes(node) if isinstance(loop, LOOPS))
-    for loop in loops:
-        inner = [*ast.walk(loop)]
-        replays = any(map(is_plain_replay, inner))
-        fills = any(isinstance(call, ast.Attribute) and call.attr == "copy_" for call in inner)
-        if replays and not fills:
-            return True
-    return False
+    loops = [node for _, node in own_nodes(table.functions[function]) if isinstance(node, LOOPS)]
+    return any(
+        any(map(is_plain_replay, inside(loop, ast.Call)))
+        and all(node.attr != "copy_" for node in inside(loop, ast.Attribute))
+        for loop in loops
+    )

@@ -1,27 +1,35 @@
 """Functions that return outputs of a graph. Such a function returns the output itself (not a copy), alone or in a
-tuple, or returns the result of another such function.
+tuple, or returns the result of another such function. Such a function may also be a method of an imported class, whose
+file seldom keeps the result itself.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from graphsafe.scan.hazards import kept_graphs
 from graphsafe.scan.hazards.graph_syntax import (
     Function,
     called_name,
-    is_capture,
+    graphs_of,
     is_plain_replay,
+    own,
     own_nodes,
     place,
     viewed,
 )
-from graphsafe.scan.hazards.graph_tensors import Tables
-from graphsafe.scan.hazards.kept_graphs import results_of
+from graphsafe.scan.hazards.graph_tensors import Tables, tables
+from graphsafe.scan.hazards.same_objects import spelled_out
 from graphsafe.scan.sources.node_memo import inside
+from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.index import dotted, elements
+from graphsafe.scan.symbols.project import Project
+from graphsafe.scan.symbols.project_files import Files
 
+_CLASS = re.compile(rb"^\s*class\s+(\w+)", re.M)
 _GRAPHED = "<graphed>."
 "The prefix for names of callables whose graphs PyTorch captures."
 COMPILED = f"{_GRAPHED}<compiled>."
@@ -53,14 +61,14 @@ def replaying(found: Tables) -> dict[str, Given]:
     others = {
         name: given
         for name, node, _ in (found.functions if outputs else ())
-        for _, inner in own_nodes(node)
-        if is_plain_replay(inner) and (given := _returned(node, outputs_of_other(inner, outputs))) is not None
+        for replay in filter(is_plain_replay, own(node, ast.Call))
+        if (given := _returned(node, outputs_of_other(replay, outputs))) is not None
     }
     return others | {
         name: given
         for table in found.all
         for name in sorted(table.replaying)
-        if (given := _returned(table.functions[name], results_of(table, table.functions[name]))) is not None
+        if (given := _returned(table.functions[name], kept_graphs.results_of(table, table.functions[name]))) is not None
     }
 
 
@@ -68,8 +76,7 @@ def outputs_by_graph(found: Tables) -> Mapping[str, Sequence[Set[str]]]:
     """Map the names of graphs, such as `self.graph`, to the outputs of each graph with this name."""
     outputs: dict[str, list[Set[str]]] = {}
     for table in found.all:
-        calls = [item.context_expr for block in table.blocks for item in block.items if is_capture(item)]
-        for graph in {place(call.args[0]) or "" for call in calls if isinstance(call, ast.Call) and call.args}:
+        for graph in {graph for block in table.blocks for graph in graphs_of(block)}:
             outputs.setdefault(graph, []).append(table.overwritten)
     return outputs
 
@@ -83,18 +90,9 @@ def outputs_of_other(replay: ast.Call, outputs: Mapping[str, Sequence[Set[str]]]
     return {f"{owner}.{text.removeprefix('self.')}" for text in written[0]}
 
 
-def given_by_replaying(found: Tables) -> dict[str, Parts]:
-    """Return the functions that replay a graph and return its outputs, each with the parts of its result that are
-    outputs."""
-    return {name: given.parts for name, given in replaying(found).items()}
-
-
 def _returned(function: Function, outputs: Set[str]) -> Given | None:
     """Return the outputs that a function returns without a copy, or None if it returns none."""
-    for _, inner in own_nodes(function):
-        value = inner.value if isinstance(inner, ast.Return) else None
-        if value is None:
-            continue
+    for value in [inner.value for inner in own(function, ast.Return) if inner.value is not None]:
         if viewed(value) in outputs:
             return Given(value)
         if isinstance(value, ast.Tuple):
@@ -115,7 +113,7 @@ def passed_on(function: Function, giving: Mapping[str, Given], names: Mapping[st
                 return Given(call, giving[source].parts)
             held |= giving[source].names(inner.targets[0])
     # A name that is assigned more than once may stand for another value when the function returns.
-    stored = [inner.id for _, inner in own_nodes(function) if isinstance(inner, ast.Name) and is_stored(inner)]
+    stored = [name.id for name in own(function, ast.Name) if is_stored(name)]
     return _returned(function, {name for name in held if stored.count(name) == 1})
 
 
@@ -154,7 +152,7 @@ def source_of(call: ast.Call, names: Mapping[str, str]) -> str | None:
 
 
 def _returns_self(function: Function) -> bool:
-    values = [inner.value for _, inner in own_nodes(function) if isinstance(inner, ast.Return)]
+    values = [inner.value for inner in own(function, ast.Return)]
     return bool(values) and all(isinstance(value, ast.Name) and value.id == "self" for value in values)
 
 
@@ -201,9 +199,9 @@ def graphed_callables(found: Tables) -> Iterator[tuple[str, ast.Call]]:
         if not isinstance(node.value, ast.Call) or len(node.targets) != 1:
             continue
         for name in (end_of(place(one) or "") for one in elements(node.targets[0]) if makes_graphs(node.value)):
-            own = any(end_of(function) == name for function, _, _ in found.functions)
+            is_function = found.functions_called(name) > 0
             # After `step = torch.compile(step, …)`, the function's name refers to the compiled function.
-            if name and (not own or [place(one) for one in node.value.args[:1]] == [name]):
+            if name and (not is_function or [place(one) for one in node.value.args[:1]] == [name]):
                 compiled = dotted(node.value.func) == "torch.compile"
                 yield f"{COMPILED if compiled else _GRAPHED}{name}", node.value
 
@@ -216,3 +214,58 @@ def makes_graphs(call: ast.Call) -> bool:
     return name == "torch.compile" and any(
         isinstance(mode, ast.Constant) and mode.value in ("reduce-overhead", "max-autotune") for mode in modes
     )
+
+
+# methods of imported classes
+
+
+def imported_methods(project: Project, path: str) -> Mapping[str, Parts]:
+    """Return the methods of classes that a file imports, as `Runner.step`, each with the parts of its result that are
+    outputs."""
+    found: dict[str, Parts] = {}
+    for name, ref in _classes(project, path):
+        defined, _, cls = ref.partition("::")
+        for method, parts in _given_in(project, defined).items():
+            if method.rpartition(".")[0] == cls:
+                found[f"{name}.{method.rpartition('.')[2]}"] = parts
+    return found
+
+
+def imports_runners(project: Project, path: str) -> bool:
+    """Return whether a file imports a class from a file that replays graphs."""
+    return next(_classes(project, path), None) is not None
+
+
+def _classes(project: Project, path: str) -> Iterator[tuple[str, str]]:
+    file = project.files.index(path)
+    for name, target in file.imports.items() if file is not None else ():
+        may_replay = name[:1].isupper() and _may_replay(project.files, target)
+        binding = project.resolve(file, name) if file is not None and may_replay else None
+        if binding is not None and binding.kind == "class":
+            defined = project.files.index(binding.ref.partition("::")[0])
+            if defined is not None and defined.replays and defined.path != path:
+                yield name, binding.ref
+
+
+def _may_replay(files: Files, target: str) -> bool:
+    """Return whether an imported name may be a class of a file that replays graphs. This test indexes no file. The
+    module from which the name is imported may itself import the class under another name."""
+    module, _, name = target.rpartition(".")
+    renamed = f" as {name}".encode()
+    return name in files.found_by("classes of files that replay", _classes_in) or any(
+        renamed in (files.data(path) or b"") for path in files.modules.get(module, ())
+    )
+
+
+def _classes_in(data: bytes) -> Iterator[tuple[str, str]]:
+    for name in _CLASS.findall(data) if b".replay()" in data else ():
+        yield name.decode(), ""
+
+
+def _given_in(project: Project, path: str) -> Mapping[str, Parts]:
+    def read() -> Mapping[str, Parts]:
+        found = tables(spelled_out(parse(project.files.source(path).text)))
+        kept_graphs.note(found)
+        return {name: given.parts for name, given in replaying(found).items()}
+
+    return project.files.table(f"outputs given by {path}", read)

@@ -20,8 +20,7 @@ from graphsafe.scan.domain.values import (
     number,
 )
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.hazards import capturing_branch
-from graphsafe.scan.hazards.branch_effects import may_be_operand, may_be_tensor
+from graphsafe.scan.hazards.branch_effects import capturing_conditional, may_be_operand, may_be_tensor
 from graphsafe.scan.interpreter.conditions import filled_defaults, guards
 from graphsafe.scan.models import platforms, protocols
 from graphsafe.scan.state import first_step_tests, host_clock
@@ -134,7 +133,7 @@ def conditional(frame: Frame, node: ast.IfExp) -> Value:
     known = truth(frame, node.test, "ifexp", node)
     has_used, end = effects.has_used(since), len(effects.items)
     verdict = guards.judge(frame, node.test, known)
-    capturing_branch.conditional(frame, node)
+    capturing_conditional(frame, node)
     before = frame.env
     results: list[Value] = []
     for branch, part in ((True, node.body), (False, node.orelse)):

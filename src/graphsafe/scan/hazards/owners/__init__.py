@@ -1,1 +1,0 @@
-"""Tells apart the methods and attributes of different classes in a file that have the same names."""
