@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import lru_cache
 
 from graphsafe.scan.execution.frame import LazyTest
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
@@ -63,6 +64,7 @@ def is_called_seldom(name: str) -> bool:
     return _CALLED_SELDOM.search(name) is not None
 
 
+@lru_cache(maxsize=4096)
 def draws_pictures(name: str) -> bool:
     return _SHOWS.search(name) is not None
 
