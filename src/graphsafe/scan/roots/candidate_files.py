@@ -305,9 +305,9 @@ def may_choose_device(data: bytes) -> bool:
 
 def _outermost(path: str, files: Files) -> str:
     """Return the folder of a file's outermost package, or an empty string if the file is in no package."""
-    package, folder = "", str(Path(path).parent)
-    while str(Path(folder, "__init__.py")) in files.names:
-        package, folder = folder, str(Path(folder).parent)
+    package, folder = "", os.path.dirname(path)
+    while os.path.join(folder, "__init__.py") in files.names:
+        package, folder = folder, os.path.dirname(folder)
     return package
 
 
