@@ -43,12 +43,12 @@ def _may_be_given(frame: Frame, holder: str) -> bool:
     calls = (bound for bound in all_bound(frame, holder) if isinstance(bound, ast.Call))
     names = {holder, *(one.id for call in calls for one in call.args if isinstance(one, ast.Name))}
     assert frame.node is not None
-    return all(_is_named(frame.project.files, name) for name in sorted(names & _optional(frame.node)))
+    return all(_is_named(frame.project.files, frame.path, name) for name in sorted(names & _optional(frame.node)))
 
 
-def _is_named(files: Files, parameter: str) -> bool:
+def _is_named(files: Files, path: str, parameter: str) -> bool:
     passed = re.compile(rf"\b{parameter}=(?!None\b|=)".encode())
-    return files.table(f"passes {parameter}", lambda: files.any_contains(passed, parameter.encode()))
+    return files.table(f"passes {parameter}", lambda: files.any_contains(path, passed, parameter.encode()))
 
 
 def _optional(function: Definition) -> set[str]:

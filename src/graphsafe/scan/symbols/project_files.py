@@ -123,9 +123,10 @@ class Files:
 
         return self.table(name, make)
 
-    def any_contains(self, pattern: re.Pattern[bytes], *words: bytes) -> bool:
-        """Return whether some file contains a match of a pattern, as the function `any_contains` does."""
-        return any_contains((self.data(path) or b"" for path in self.names), pattern, words)
+    def any_contains(self, path: str, pattern: re.Pattern[bytes], *words: bytes) -> bool:
+        """Return whether some file contains a match of a pattern, as the function `any_contains` does. The file at
+        `path` is searched first, because it is the most likely one to contain a match."""
+        return any_contains((self.data(one) or b"" for one in (path, *self.names)), pattern, words)
 
     def index(self, path: str) -> FileIndex | None:
         """Return the definitions in a file. Return None if the file cannot be read; `problems` then says why."""
