@@ -187,7 +187,7 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
                 broken.setdefault(missing, []).append(path)
     with_graphs = frozenset(path for package in capturing for path in packages[package])
     chooses_device = any(True for _ in _with(packages, files, may_choose_device))
-    by_rank = any(True for _ in _with(packages, files, lambda data: ONE_A_PROCESS.search(data) is not None))
+    by_rank = any(True for _ in _with(packages, files, may_choose_by_rank))
     one_device = frozenset(files.names if by_rank else of_current_device(packages, capturing, files, scripts))
     paths = (*found, TARGETS) if config.targets else tuple(found)
     return Candidates(
@@ -301,6 +301,10 @@ def may_capture(data: bytes) -> bool:
 
 def may_choose_device(data: bytes) -> bool:
     return any(call in data for call in CHOOSES_DEVICE)
+
+
+def may_choose_by_rank(data: bytes) -> bool:
+    return may_choose_device(data) and ONE_A_PROCESS.search(data) is not None
 
 
 def _outermost(path: str, files: Files) -> str:
