@@ -7,13 +7,18 @@ creation of an object take four times as long, and a scan of a large project cre
 
 from __future__ import annotations
 
-from dataclasses import replace as replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
+    from dataclasses import replace as replace
 else:
     import dataclasses
 
     def dataclass(*, frozen, slots):
         return dataclasses.dataclass(unsafe_hash=frozen, slots=slots)
+
+    def replace(value, /, **changes):
+        """Do the same as `dataclasses.replace`, in 60 % of the time."""
+        names = type(value).__match_args__
+        return type(value)(*[changes[name] if name in changes else getattr(value, name) for name in names])

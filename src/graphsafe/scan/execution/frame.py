@@ -15,6 +15,7 @@ from graphsafe.optable import OpTable
 from graphsafe.report.model import Confidence, Level
 from graphsafe.rulebook.libraries import Libraries
 from graphsafe.rulebook.vocabulary import EventKind
+from graphsafe.scan.domain import frozen
 from graphsafe.scan.domain.arguments import TOP_LEVEL, Arguments, Call
 from graphsafe.scan.domain.events import CompileTest
 from graphsafe.scan.domain.queries import Queries
@@ -40,7 +41,7 @@ from graphsafe.scan.symbols.project import Binding, Project
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen.dataclass(frozen=True, slots=True)
 class LazyTest:
     """A test such as `if self.plan is None:`, which makes code run on the first step only."""
 

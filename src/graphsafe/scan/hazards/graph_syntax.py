@@ -60,9 +60,10 @@ def parents_in(function: Function | ast.Module) -> dict[ast.AST, ast.AST]:
     return {child: parent for parent, child in own_nodes(function)}
 
 
-def captures_in(function: Function) -> list[CaptureBlock]:
+@memoize_on_node
+def captures_in(function: Function) -> Sequence[CaptureBlock]:
     """Return the blocks of a function that capture a graph, except blocks of functions inside it."""
-    return [node for _, node in own_nodes(function) if isinstance(node, CaptureBlock) and captures(node)]
+    return [node for _, node in _own_nodes(function) if isinstance(node, CaptureBlock) and captures(node)]
 
 
 def graphs_of(block: CaptureBlock) -> set[str]:

@@ -41,6 +41,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     is_view_of,
     own,
     own_names,
+    own_nodes,
     parents_in,
     place,
     run_together,
@@ -81,9 +82,10 @@ def events(
     handed_tensors.note(found, {**helpers, **handed_tensors.own_helpers(found)})
     methods = frozenset(name.rpartition(".")[2] for name, _, _ in found.functions if "." in name)
     for name, function, known in found.functions:
-        site = _Site(function, known, methods, measures or bool(MEASURES.search(name)))
-        for event in site.events():
-            yield name, event
+        if any(is_plain_replay(node) for _, node in own_nodes(function)):
+            site = _Site(function, known, methods, measures or bool(MEASURES.search(name)))
+            for event in site.events():
+                yield name, event
     for name, how, node in unproven_graphs.lines(found):
         yield name, _event("StreamOp", how, node, ast.unparse(node))
     capturing = {name for table in found.all for name in table.capturing - table.replaying}
@@ -194,8 +196,6 @@ class _Site:
         self._replays = [*filter(is_plain_replay, own(function, ast.Call))]
 
     def events(self) -> Iterator[Event]:
-        if not self._replays:
-            return
         for node in self._own:
             if isinstance(node, ast.Assign):
                 yield from self._rebound(node)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
 
 from graphsafe.scan.domain.arguments import Arguments
-from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.frozen import dataclass, replace
 from graphsafe.scan.domain.held import FROZEN_OPTIONS, PARAM_GROUPS, RATES, as_declared
 from graphsafe.scan.domain.joins import element_of, join, sequence
 from graphsafe.scan.domain.naming import bound_to, placed

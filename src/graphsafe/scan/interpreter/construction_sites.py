@@ -19,9 +19,9 @@ from graphsafe.scan.symbols.project import ref_of
 
 MAX_SITES = 8
 "The largest number of functions that are read to find the values of one attribute."
-_CALL = re.compile(rb"(?<!\w)([A-Z]\w*)\(")
-_ASSIGNED = re.compile(rb"^[ \t]+(?!self\.)\w+\.(\w+) = [\w.]*\b[A-Z]\w*\(", re.M)
-_CLASS_ITSELF = re.compile(r"\bcls\(")
+# A search that begins with a set of characters, or with a line end, is twice as fast.
+_CALL = re.compile(rb"([A-Z](?<!\w.)\w*)\(")
+_ASSIGNED = re.compile(rb"\n[ \t]+(?!self\.)\w+\.(\w+) = [\w.]*\b[A-Z]\w*\(")
 
 
 def built(engine: Engine, ref: str, name: str) -> Iterator[Value]:
@@ -96,7 +96,7 @@ def _of_class(engine: Engine, ref: str, position: int, parameter: str) -> Iterat
     """Yield the class's own methods that call `cls(…)`."""
     for method in engine.project.own_methods(ref):
         node = engine.project.function_node(method)
-        calls = inside(node, ast.Call) if node is not None and _CLASS_ITSELF.search(ast.unparse(node)) else ()
+        calls = inside(node, ast.Call) if node is not None else ()
         if any(dotted(call.func) == "cls" and _makes(node, call, position, parameter) for call in calls):
             yield method
 

@@ -50,7 +50,7 @@ from graphsafe.scan.models import named_calls, platforms
 from graphsafe.scan.sources.node_memo import expression_text
 from graphsafe.scan.state import straight_line
 from graphsafe.scan.state.filled_once import is_filled_here
-from graphsafe.scan.state.first_step_tests import CALLED_SELDOM, SHOWS
+from graphsafe.scan.state.first_step_tests import CALLED_SELDOM, draws_pictures
 from graphsafe.scan.symbols.blocks import Definition
 from graphsafe.scan.symbols.overrides import Overrides
 from graphsafe.scan.symbols.project import Project
@@ -173,7 +173,7 @@ class Interpreter:
         if hot:
             self.note_call(frame, node, ref, facts.line)
         arguments = decorators.passed_on(self, function, behind_partial(function, arguments))
-        guarded = frame.guard is not None or bool(frame.unlikely) or SHOWS.search(qualified) is not None
+        guarded = frame.guard is not None or bool(frame.unlikely) or draws_pictures(qualified)
         once = not guarded and bool(frame.lazy) and is_filled_here(frame)
         depth = 1 if frame.hot else frame.depth + 1
         composes, between = frame.composes and not hot, frame.between and not hot

@@ -29,7 +29,8 @@ def _is_assigned(frame: Frame, owner: Instance, name: str) -> bool:
     if any(method not in CONSTRUCTORS for methods in writers for method in methods):
         return True
     files, word = frame.project.files, name.encode()
-    return files.table(f"assigns {name}", lambda: files.any_contains(_assigns(word), word))
+    path = owner.ref.partition("::")[0]
+    return files.table(f"assigns {name}", lambda: files.any_contains(path, _assigns(word), word))
 
 
 def _assigns(name: bytes) -> re.Pattern[bytes]:

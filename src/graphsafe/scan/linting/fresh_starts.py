@@ -41,9 +41,10 @@ class FreshStarts:
             return fresh | (self._gains[id(summary)] - self._read)
         before.append(fresh)
         # A capture runs once, so a replay does not set again the state that was set before the capture.
-        captures = any(type(item) is RootSite for item in self._items(summary))
+        items = self._items(summary)
+        captures = any(type(item) is RootSite for item in items)
         now = _NOTHING if captures else fresh
-        for item in self._items(summary):
+        for item in items:
             if type(item) is Included:
                 after = self.follow(item.summary, now)
                 now = after if item.sure else now

@@ -192,10 +192,8 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
             else:
                 broken.setdefault(missing, []).append(path)
     with_graphs = frozenset(path for package in capturing for path in packages[package])
-    chooses_device = any(
-        True for _ in _with(packages, files, lambda data: b"set_device(" in data or b"set_device_index(" in data)
-    )
-    by_rank = any(True for _ in _with(packages, files, lambda data: ONE_A_PROCESS.search(data) is not None))
+    chooses_device = any(True for _ in _with(packages, files, _may_choose_device))
+    by_rank = any(True for _ in _with(packages, files, _may_choose_by_rank))
     one_device = frozenset(files.names if by_rank else _of_current_device(packages, capturing, files, scripts))
     paths = (*found, TARGETS) if config.targets else tuple(found)
     return Candidates(
@@ -321,11 +319,19 @@ def may_capture(data: bytes) -> bool:
     return any(word in data for word in CAPTURES) or (b"reduce-overhead" in data and COMPILES.search(data) is not None)
 
 
+def _may_choose_device(data: bytes) -> bool:
+    return b"set_device(" in data or b"set_device_index(" in data
+
+
+def _may_choose_by_rank(data: bytes) -> bool:
+    return _may_choose_device(data) and ONE_A_PROCESS.search(data) is not None
+
+
 def _outermost(path: str, files: Files) -> str:
     """Return the folder of a file's outermost package, or an empty string if the file is in no package."""
-    package, folder = "", str(Path(path).parent)
-    while str(Path(folder, "__init__.py")) in files.names:
-        package, folder = folder, str(Path(folder).parent)
+    package, folder = "", os.path.dirname(path)
+    while os.path.join(folder, "__init__.py") in files.names:
+        package, folder = folder, os.path.dirname(folder)
     return package
 
 

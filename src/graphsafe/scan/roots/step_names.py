@@ -11,18 +11,21 @@ from graphsafe.scan.domain.naming import MODEL
 from graphsafe.scan.hazards.graph_syntax import MEASURES
 
 _ONE_STEP = r"\.forward(?:_\w+)?|\.(?:decode|generate|predict|run)_(?:one_)?(?:step|frame|token)"
-_CALLED = rf"(?:{MODEL})(?:\.decoder)?(?:{_ONE_STEP})?"
-MODEL_CALL = re.compile(rf"(?:self\.)?_?{_CALLED}")
+_OF_MODEL = rf"(?:\.decoder)?(?:{_ONE_STEP})?"
+MODEL_CALL = re.compile(rf"(?:self\.)?_?(?:{MODEL}){_OF_MODEL}")
 """Matches a call of a model that makes one step, such as `model.forward_batch(…)` and `self._model.generate_frame(…)`.
 A call of `model.generate(…)` makes all steps, and does not match."""
-_RUNNER = r"(?:model_|draft_|target_|tp_)?(?:runner|worker)\.forward(?:_\w+)?"
-RUNNER_CALL = re.compile(rf"(?:self\.)?_?{_RUNNER}")
+_RUNNERS = [kind + name for kind in ("", "model_", "draft_", "target_", "tp_") for name in ("runner", "worker")]
+_OF_RUNNER = r"\.forward(?:_\w+)?"
+RUNNER_CALL = re.compile(rf"(?:self\.)?_?(?:{'|'.join(_RUNNERS)}){_OF_RUNNER}")
 "Matches the calls by which an engine runs its model: `self.model_runner.forward(batch)`."
 ENGINE_STEPS = ("execute_model", "forward_batch_generation")
 "Entry points of engines that make one step. The loop of a scheduler calls them."
 _ENGINE = "|".join(ENGINE_STEPS).encode()
 _STEPS = re.compile(rb"\.(?:replay|backward|step|%s)\(" % _ENGINE)
-_MODEL = re.compile(rb"(?:%s|%s)\(" % (_CALLED.encode(), _RUNNER.encode()))
+_RUNS = [*(name + _OF_MODEL for name in MODEL.split("|")), *(name + _OF_RUNNER for name in _RUNNERS)]
+_MODEL = re.compile("|".join(rf"{one}\(" for one in _RUNS).encode())
+"Matches calls of models and runners. A search is four times as fast if each alternative begins with a letter."
 _BEFORE = re.compile(rb"(?<![\w.])(?:self\.)?_?\Z")
 """Matches the code before the model's own name in a call of a model.
 

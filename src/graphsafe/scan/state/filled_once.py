@@ -97,8 +97,12 @@ def _is_filled_again(frame: Frame, test: LazyTest) -> bool:
     """
     called = _follows(frame.node, test.line)[2] if frame.node is not None else ()
     made = frame.project.method_node(frame.owner, "__init__") if called else None
-    begun = {dotted(call.func) for call in inside(made, ast.Call)} if made is not None else set()
-    return any(f"self.{name}" in begun for name in called)
+    return made is not None and any(f"self.{name}" in _called_in(made) for name in called)
+
+
+@memoize_on_node
+def _called_in(function: ast.AST) -> frozenset[str | None]:
+    return frozenset(dotted(call.func) for call in inside(function, ast.Call))
 
 
 def is_past_maximum(frame: Frame) -> bool:

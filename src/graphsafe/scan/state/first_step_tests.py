@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import lru_cache
 
 from graphsafe.scan.execution.frame import LazyTest
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
@@ -55,8 +56,13 @@ CALLED_SELDOM = re.compile(
 "Matches names of functions that save, show or evaluate. A step loop calls these from time to time."
 
 
-SHOWS = re.compile(r"(^|[._])((visuali[sz]e|plot)(_\w+)?|\w*(Visuali[sz]er|Plotter)\.\w+)$")
+_SHOWS = re.compile(r"(^|[._])((visuali[sz]e|plot)(_\w+)?|\w*(Visuali[sz]er|Plotter)\.\w+)$")
 "Matches names of functions that draw pictures. Few steps call these, whether or not the caller contains the loop."
+
+
+@lru_cache(maxsize=4096)
+def draws_pictures(name: str) -> bool:
+    return _SHOWS.search(name) is not None
 
 
 @memoize_on_node

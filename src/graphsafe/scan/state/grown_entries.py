@@ -44,12 +44,12 @@ def _may_be_given(frame: Frame, holder: str) -> bool:
     names = {holder, *(one.id for call in calls for one in call.args if isinstance(one, ast.Name))}
     assert frame.node is not None
     optional = {one.arg for one, default in with_defaults(frame.node) if default is not None and is_none(default)}
-    return all(_is_named(frame.project.files, name) for name in sorted(names & optional))
+    return all(_is_named(frame.project.files, frame.path, name) for name in sorted(names & optional))
 
 
-def _is_named(files: Files, parameter: str) -> bool:
+def _is_named(files: Files, path: str, parameter: str) -> bool:
     passed = re.compile(rf"\b{parameter}=(?!None\b|=)".encode())
-    return files.table(f"passes {parameter}", lambda: files.any_contains(passed, parameter.encode()))
+    return files.table(f"passes {parameter}", lambda: files.any_contains(path, passed, parameter.encode()))
 
 
 @memoize_on_node

@@ -28,14 +28,14 @@ Place = tuple[str, str]
 
 MAX_SOURCES = 64
 MAX_NODE_LINES = 30_000
-"The largest number of lines of recently used statements in memory. A line of syntax takes about 1.2 KB."
+"""The largest number of lines of recently used statements in memory, besides those of whole trees. A line of syntax
+takes about 1.2 KB."""
 MAX_TREE_LINES = 40_000
 "The largest number of lines of files whose whole trees stay in memory, so that their functions are parsed only once."
 
 
 _Tree = tuple[int, Mapping[tuple[int, int], ast.stmt]]
 "The number of lines of a file, and the statements of the module and of its classes, by first and last line."
-_NO_TREE: _Tree = 0, {}
 
 
 class Files:
@@ -123,9 +123,10 @@ class Files:
 
         return self.table(name, make)
 
-    def any_contains(self, pattern: re.Pattern[bytes], *words: bytes) -> bool:
-        """Return whether some file contains a match of a pattern, as the function `any_contains` does."""
-        return any_contains((self.data(path) or b"" for path in self.names), pattern, words)
+    def any_contains(self, path: str, pattern: re.Pattern[bytes], *words: bytes) -> bool:
+        """Return whether some file contains a match of a pattern, as the function `any_contains` does. The file at
+        `path` is searched first, because it is the most likely one to contain a match."""
+        return any_contains((self.data(one) or b"" for one in (path, *self.names)), pattern, words)
 
     def index(self, path: str) -> FileIndex | None:
         """Return the definitions in a file. Return None if the file cannot be read; `problems` then says why."""
@@ -216,17 +217,18 @@ class Files:
 
     def statement(self, path: str, first: int, last: int) -> ast.stmt | None:
         """Return the statement on these lines, or None if they contain more than one statement."""
-        key = (path, first, last)
         node: ast.stmt | None
+        if path in self._trees:
+            self._trees.move_to_end(path)
+            node = self._trees[path][1].get((first, last))
+            if node is not None:
+                return node
+        key = (path, first, last)
         if key in self._nodes:
             self._nodes.move_to_end(key)
             return self._nodes[key]
         try:
-            if path in self._trees:
-                self._trees.move_to_end(path)
-            _, statements = self._trees.get(path, _NO_TREE)
-            parsed = statements.get((first, last))
-            node = parsed if parsed is not None else self.source(path).slice_tree(first, last)
+            node = self.source(path).slice_tree(first, last)
         except (SyntaxError, ValueError, IndexError, KeyError, RecursionError, MemoryError, Unreadable):
             node = None
         self._nodes[key] = node

@@ -19,7 +19,7 @@ from graphsafe.scan.symbols.project import Project
 
 MAX_CLASSES = 40
 "The largest number of classes that may define a method. Names with more definitions do not tell the class."
-_DEFINED = re.compile(rb"^(?:class[ \t]+(\w+)|[ \t]+(?:async[ \t]+)?def[ \t]+([A-Za-z]\w*)\(\s*self\b)", re.M)
+_DEFINED = re.compile(rb"\n(?:class[ \t]+(\w+)|[ \t]+(?:async[ \t]+)?def[ \t]+([A-Za-z]\w*)\(\s*self\b)")
 _SHARED = CONTAINER_METHODS | frozenset(
     "add_graph add_histogram add_image add_module add_param_group add_scalar add_scalars apply apply_gradients "
     "backward buffers children close compile cpu cuda debug double elapsed_time error eval extra_repr float flush "
@@ -82,7 +82,7 @@ def _family(project: Project, names: frozenset[str]) -> Sequence[str]:
 def _defined_in(data: bytes) -> Iterator[tuple[str, str]]:
     """Yield each method that a file defines, with the class above it in the text."""
     owner = ""
-    for match in _DEFINED.finditer(data):
+    for match in _DEFINED.finditer(b"\n" + data):
         if match[1]:
             owner = match[1].decode()
         elif owner:

@@ -50,7 +50,7 @@ def _is_given(frame: Frame, name: str) -> bool:
     words = name.encode(), name.replace("_", "-").encode()
 
     def is_given() -> bool:
-        if files.any_contains(_gives(name), *words):
+        if files.any_contains(frame.path, _gives(name), *words):
             return True
         return files.documents is not None and files.documents.any_contains(_sets(name), words)
 
@@ -101,7 +101,7 @@ def _is_constant(frame: Frame, name: str, value: bool) -> bool:
     changes += rf"|self\.{name}{annotation}(?:\)\s*=|[-+*/|&^]=|=(?!=|\s*{value}\s*(?:[#;\r\n]|$)))"
 
     def is_constant() -> bool:
-        if files.any_contains(re.compile(changes.encode(), re.M), word):
+        if files.any_contains(frame.path, re.compile(changes.encode(), re.M), word):
             return False
         mentions = re.compile(rb"(?<![\w-])%s(?![\w-])" % re.escape(word))
         return files.documents is None or not files.documents.any_contains(mentions, (word,))
