@@ -112,3 +112,30 @@ def test_the_first_round_of_a_loop_is_no_step(scan: Scan, test: str, found: bool
                     x = self.patched(x, ids)
     """
     assert scan(source) == ([("GS101", "print(x.sum().item())")] if found else [])
+
+
+@pytest.mark.parametrize(
+    ("call", "waits"),
+    [
+        ("global_mean_pool(x, batch)", True),
+        ("global_mean_pool(x, batch, size=None)", True),
+        ("global_mean_pool(x, batch, 4)", False),
+        ("global_mean_pool(*inputs)", False),  # may contain the size
+        ("self.plain(x, edges)", True),
+        ("self.open(x, edges)", False),
+    ],
+)
+def test_an_argument_may_spare_a_library_function_its_wait(scan: Scan, call: str, waits: bool) -> None:
+    source = f"""
+        from torch_geometric.nn import GCNConv, global_mean_pool
+
+        class Layers(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.plain = GCNConv(4, 4)
+                self.open = GCNConv(4, 4, add_self_loops=False)
+
+            def forward(self, x: torch.Tensor, edges: torch.Tensor, batch: torch.Tensor, inputs):
+                return {call}
+    """
+    assert scan(source) == ([("GS106", f"return {call}")] if waits else [])

@@ -5,8 +5,8 @@ The models are data of the rulebook.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal
 
@@ -28,6 +28,9 @@ class LibraryModel:
     "Dotted names, or shell patterns that match them."
     waits: bool = False
     returns: Returns = "unknown"
+    unless: Mapping[str, int] = field(default_factory=dict)
+    """Arguments with which a call does not wait, each with its position. An `object` that is made with one of them is
+    unknown."""
 
 
 class Libraries:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from graphsafe.document import Convert, Document, list_of, word_of
+from graphsafe.document import Convert, Document, list_of, table_of, word_of
 from graphsafe.errors import RequestError, nearest
 from graphsafe.report.model import CONFIDENCES, LEVELS, REGIONS
 from graphsafe.rulebook.libraries import ReturnKind, Returns
@@ -268,7 +268,12 @@ _MATCH_KEYS: Mapping[str, Convert] = {
     "why": Document.line,
     "fix_short": _template,
 }
-_LIBRARY_KEYS: Mapping[str, Convert] = {"names": Document.texts, "waits": Document.boolean, "returns": _returns}
+_LIBRARY_KEYS: Mapping[str, Convert] = {
+    "names": Document.texts,
+    "waits": Document.boolean,
+    "returns": _returns,
+    "unless": table_of(Document.number),
+}
 _ERROR_KEYS: Mapping[str, Convert] = {
     "code": Document.number,
     "name": _line_of(r"[^\W\d]\w*", "the name of a function"),

@@ -16,6 +16,7 @@ from graphsafe.scan.domain.values import (
     NUMBER,
     STR,
     Dict,
+    NoneValue,
     Number,
     RuntimeObject,
     Tensor,
@@ -36,9 +37,26 @@ def call(frame: Frame, node: ast.Call, name: str, model: LibraryModel, arguments
     on_host = name.partition("[")[2].startswith("on the host") and not any(map(holds_device, arguments.values()))
     if name.endswith("[momentum=None].forward") and evaluation.is_certain(frame):
         on_host = True  # only training code reads the number of batches
-    if model.waits and not on_host and not _reads_host(node, arguments) and not _loads_to_host(model, arguments):
+    spared = _is_spared(model, arguments)
+    if spared and model.returns == "object":
+        return unknown_result(arguments)
+    if (
+        model.waits
+        and not on_host
+        and not spared
+        and not _reads_host(node, arguments)
+        and not _loads_to_host(model, arguments)
+    ):
         frame.emit("HostRead", "library", node, value=f"`{name}`")
     return _returned(name, model.returns, arguments)
+
+
+def _is_spared(model: LibraryModel, arguments: Arguments) -> bool:
+    """Return whether a call gives, or may give, an argument with which it does not wait."""
+    given = [arguments.get(position, name) for name, position in model.unless.items()]
+    return bool(given) and (
+        arguments.further is not None or any(type(one) not in (type(None), NoneValue) for one in given)
+    )
 
 
 def _reads_host(node: ast.Call, arguments: Arguments) -> bool:
