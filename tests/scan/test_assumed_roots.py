@@ -716,6 +716,57 @@ def test_an_object_that_holds_the_tensors_of_a_step_is_used_in_steps(
     assert [code for code, *_ in found(tmp_path)] == codes
 
 
+@pytest.mark.parametrize(
+    ("base", "made", "codes"),
+    [
+        ("object", "torch.tensor(1.0, device=device)", ["GS101"]),
+        ("object", "1.0", []),
+        ("torch.nn.Module", "torch.tensor(1.0, device=device)", []),  # its forward is the step
+    ],
+)
+def test_an_object_whose_constructor_puts_its_state_on_the_device_computes_with_it_in_steps(
+    tmp_path: Path, base: str, made: str, codes: list[str]
+) -> None:
+    text = f"""\
+    import torch
+
+    class Simulation({base}):
+        def __init__(self, device, layers):
+            super().__init__()
+            self.wave = {made}
+            self.layers = layers
+
+        def solve(self):
+            return self._amplitude() / 2
+
+        def count(self):
+            return len(self.layers)
+
+        def _amplitude(self):
+            return torch.abs(self.wave).item() if torch.is_tensor(self.wave) else self.wave
+
+        def forward(self, x):
+            return x
+    """
+    packaged(tmp_path, textwrap.dedent(text))
+    assert [code for code, *_ in found(tmp_path)] == codes
+
+
+def test_a_public_function_that_reads_gradients_follows_a_backward_pass(tmp_path: Path) -> None:
+    text = """\
+    import torch
+
+    def clipped(parameters, limit):
+        norm = torch.stack([p.grad.norm() for p in parameters]).norm()
+        return norm.item() > limit
+
+    def shapes(parameters):
+        return [p.shape for p in parameters]
+    """
+    packaged(tmp_path, textwrap.dedent(text))
+    assert [code for code, *_ in found(tmp_path)] == ["GS101"]
+
+
 def test_a_public_function_may_only_hand_on_what_it_takes(tmp_path: Path) -> None:
     source = """\
 import torch

@@ -994,3 +994,117 @@ def test_a_training_loop_in_a_method_with_a_decorator_of_the_project(folder: Pat
                 return total
         """
     assert warned(folder, source) == {"in the loop"}
+
+
+def test_a_loop_that_asks_for_gradients_is_a_step(folder: Path) -> None:
+    source = """
+import torch
+
+def relax(energy, x, rounds):
+    for _ in range(rounds):
+        slope = torch.autograd.grad(energy(x).sum(), x)[0]
+        x = x - 0.1 * slope
+        if slope.norm().item() < 1e-3:  # every round
+            break
+    return x
+"""
+    assert warned(folder, source) == {"every round"}
+    assert warned(folder, source.replace("torch.autograd.grad(energy(x).sum(), x)[0]", "energy(x)")) == set()
+
+
+@pytest.mark.parametrize(
+    ("call", "is_step"),
+    [("self(x)", True), ("self.forward(x)", True), ("self.noise_model(x)", True), ("self.load_model(x)", False)],
+)
+def test_a_loop_in_which_an_object_calls_itself_or_a_model_that_it_holds_is_a_step(
+    folder: Path, call: str, is_step: bool
+) -> None:
+    source = f"""
+import torch
+from torch import nn
+
+class Sampler(nn.Module):
+    def __init__(self, noise_model):
+        super().__init__()
+        self.noise_model = noise_model
+
+    def forward(self, x):
+        return self.noise_model(x)
+
+    def generate(self, x: torch.Tensor, rounds):
+        for _ in range(rounds):
+            x = x - {call}
+            if x.norm().item() < 1:  # every round
+                break
+        return x
+"""
+    assert warned(folder, source) == ({"every round"} if is_step else set())
+
+
+@pytest.mark.parametrize(
+    ("head", "call", "is_step"),
+    [
+        ("while True", "self.cell(x)", True),
+        ("while x.dim() > 1", "self.cell(x)", True),
+        ("for layer in self.layers", "self.cell(x)", False),  # a part of a larger step
+        ("while True", "self.shrink(x)", False),
+    ],
+)
+def test_a_while_loop_in_which_a_module_calls_one_of_its_parts_is_a_step(
+    folder: Path, head: str, call: str, is_step: bool
+) -> None:
+    source = f"""
+import torch
+from torch import nn
+
+class Speaker(nn.Module):
+    def __init__(self, cell, layers):
+        super().__init__()
+        self.cell, self.layers = cell, layers
+
+    def shrink(self, x):
+        return x / 2
+
+    def forward(self, x):
+        return self.cell(x)
+
+    def speak(self, x: torch.Tensor):
+        {head}:
+            x = {call}
+            if x.max().item() > 0:  # every frame
+                break
+        return x
+"""
+    assert warned(folder, source) == ({"every frame"} if is_step else set())
+
+
+@pytest.mark.parametrize(("owner", "is_step"), [("envs", True), ("self.env", True), ("agenda", False)])
+def test_a_loop_that_steps_an_environment_is_a_step(folder: Path, owner: str, is_step: bool) -> None:
+    source = f"""
+import torch
+
+def collect(self, envs, agenda, agent, state: torch.Tensor, rounds):
+    for _ in range(rounds):
+        action = agent.act(state)
+        state, reward = {owner}.step(action.sum().item())  # every round
+"""
+    assert warned(folder, source) == ({"every round"} if is_step else set())
+
+
+@pytest.mark.parametrize(("cleared", "is_step"), [("self.pending = False", False), ("self.pending = True", True)])
+def test_a_branch_that_clears_its_own_flag_is_taken_once(folder: Path, cleared: str, is_step: bool) -> None:
+    source = f"""
+import torch
+
+class Viewer:
+    def __init__(self, env):
+        self.env, self.pending = env, True
+
+    def turn(self, state: torch.Tensor, rounds):
+        for _ in range(rounds):
+            if self.pending:
+                first = state.sum().item()  # under the flag
+                {cleared}
+            state = self.env.step(state)
+"""
+    assert warned(folder, source) == ({"under the flag"} if is_step else set())

@@ -21,8 +21,8 @@ from graphsafe.scan.domain.values import (
     of_elements,
 )
 
-HOST_NAME = re.compile(r"(^|_)(cpu|host|np|numpy|pinned|pin|list)(_|$|s$)")
-"Matches words that engines use in names of the host's copy of a tensor."
+HOST_NAME = re.compile(r"(^|_)(cpu|host|np|numpy|pinned|pin|(?<!edge_)list)(_|$|s$)")
+"Matches words that engines use in names of the host's copy of a tensor. An `edge_list` is a tensor of indices."
 _LIST = re.compile(r"(^|_)lists?(?=_|$)")
 SIDE_NAME = re.compile(r"(^|_)(cpu|host)(_|$)")
 """Matches the words of HOST_NAME that show a host tensor even if other facts about the value are known. In this case,
@@ -39,15 +39,23 @@ BY_MODE = re.compile("dropout|batch_?norm|drop_?path|^training$", re.I)
 QUESTION_NAME = re.compile(r"_?(is|has|are|was)_")
 "Matches names such as `is_done`, which ask a question. A tensor with such a name is a mask."
 
-LOADER_NAME = re.compile(r"(^loader|(^|_)((data|train|training)_?(data_?)?loader|(data|train)_?dl))s?$")
-"Matches names of data loaders. A `weight_loader` or a `model_loader` is none."
+LOADER_NAME = re.compile(
+    r"(^loader|(^|_)((data|train|training)_?(data_?)?loader|(data|train)_?dl))s?(_train(ing)?)?$"
+    r"|(^|_)(data|train|loader)_?iter(ator)?$"
+)
+"Matches names of data loaders and of their iterators. A `weight_loader` or a `model_loader` is none."
+_MOVING = re.compile(r"prepare|setup|device|cuda|gpu|prefetch", re.I)
+"Matches names of functions whose loaders may move their batches."
 BATCHES = of_elements("iterator", Unknown(loaded=True))
 "A data loader. Its batches are tensors on the host, or hold such tensors."
+INPUTS_NAME = "batched_inputs"
+"""The name that detectron2 (0.6) gives to the input of its models: dicts that hold host tensors. The models move the
+tensors themselves."""
 
 CONTAINER_METHODS = frozenset(name for kind in (dict, list, set, str, bytes) for name in dir(kind))
 "Names of methods of Python's containers and strings. Objects of other classes may have methods with these names too."
 
-MODEL = "model|net|network|unet|transformer|dit|policy|actor|decoder|denoiser|denoise_fn|generator"
+MODEL = "model|net|network|unet|transformer|dit|lm|llm|draft|policy|actor|decoder|denoiser|denoise_fn|generator"
 "A pattern for the names that step loops usually give to models."
 
 
@@ -92,8 +100,18 @@ def bound_to(value: Value, name: str) -> Value:
 def known_by(value: Unknown, name: str) -> Value:
     """Return an unknown attribute or argument: a data loader, or a value that is marked as staying on the host, if its
     name says so. Other names may be those of loaders that move their batches, as accelerate's do."""
+    if name == INPUTS_NAME:
+        return Unknown(value.step, loaded=True)
     is_loader = not value.device and not value.loaded and LOADER_NAME.search(name) is not None
     return BATCHES if is_loader else bound_to(value, name)
+
+
+def makes_loader(node: ast.expr, name: str) -> bool:
+    """Return whether `name = node` is a call that makes a data loader, judging by the name. The loaders of accelerate
+    and of other trainers, which `prepare` the loader, move their batches."""
+    if not isinstance(node, ast.Call) or LOADER_NAME.search(name) is None:
+        return False
+    return _MOVING.search(last_name(node.func)) is None
 
 
 @lru_cache(maxsize=4096)

@@ -13,7 +13,17 @@ from graphsafe.report.model import Region
 from graphsafe.scan.domain.record import AROUND_GRAPHS, HANDED, LOOP, WRAPPED, Edge, Record
 from graphsafe.scan.hazards.graph_syntax import LOOPS, captures_in, is_plain_replay, is_replay, own_nodes
 from graphsafe.scan.linting.call_graph import CallGraph
-from graphsafe.scan.roots.assumed_roots import BY_FORM, CALLABLE, HOST_STEP, PUBLIC, RESULTS, STEP, UNCALLED, WAY
+from graphsafe.scan.roots.assumed_roots import (
+    BY_FORM,
+    CALLABLE,
+    HOST_STEP,
+    PARTS_CALLER,
+    PUBLIC,
+    RESULTS,
+    STEP,
+    UNCALLED,
+    WAY,
+)
 from graphsafe.scan.roots.hot_roots import BY_LIBRARY, FORWARD, HOT_PATH_AROUND, METRIC
 from graphsafe.scan.sources.node_memo import memoize_method
 from graphsafe.scan.state.provenance import CONSTRUCTORS
@@ -70,7 +80,7 @@ class Regions:
             # Roots with these reasons are left out, because users seldom capture them as a whole. The host waits for
             # the numbers that some of them return. A plain class may be a module or the engine around a module. Metrics
             # are updated after a step.
-            and why not in (RESULTS, UNCALLED, LOOP, HOT_PATH_AROUND, WAY, METRIC, HOST_STEP, BY_LIBRARY)
+            and why not in (RESULTS, UNCALLED, LOOP, HOT_PATH_AROUND, WAY, PARTS_CALLER, METRIC, HOST_STEP, BY_LIBRARY)
             and not (why == PUBLIC and with_modules)
             and not (why == STEP and _HOST_STORES.search(ref))
             and not (why == CALLABLE and _GENERATORS.search(ref))

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from graphsafe.scan.domain.record import PASSING_HOOK
-from graphsafe.scan.domain.values import Instance, Value, as_tensor
+from graphsafe.scan.domain.values import Instance, RuntimeObject, Value, as_tensor, options
 from graphsafe.scan.execution.frame import Engine
-from graphsafe.scan.hazards.graph_syntax import LOOPS, Function, calls_in
+from graphsafe.scan.hazards.graph_syntax import LOOPS, MEASURES, Function, calls_in
 from graphsafe.scan.interpreter.calls import training_closures
 from graphsafe.scan.interpreter.calls.decorators import makes_function
 from graphsafe.scan.interpreter.calls.handed_to_loops import loopers_in
@@ -21,7 +21,7 @@ from graphsafe.scan.roots.tensor_arguments import takes_tensors
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import attribute_of, parameters
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted, is_kernel
-from graphsafe.scan.symbols.project import ref_of
+from graphsafe.scan.symbols.project import PLAIN_BASES, ref_of
 
 AUTOGRAD = "of a torch.autograd.Function"
 STEP = "step of an optimizer, scheduler or sampler"
@@ -30,6 +30,7 @@ HOST_STEP = "step of a class that derives from a class of another library"
 around a model."""
 CALLABLE = "a callable that takes tensors"
 WAY = "a forward of a plain class that takes tensors"
+PARTS_CALLER = "a method that calls parts of a module without a forward"
 OPERATOR = "the implementation of a custom operator"
 ENTRY = "entered in a table or registry"
 FACTORY = "made by a public function"
@@ -44,9 +45,9 @@ RESULTS = "a function that computes numbers from tensors"
 PERHAPS = "a public function that computes with its arguments"
 "The reason that is given for a public function that is a root only if it returns tensors."
 
-RUNS_ONCE = (PUBLIC, PERHAPS, CALLABLE, WAY, STEP, HOST_STEP)
+RUNS_ONCE = (PUBLIC, PERHAPS, CALLABLE, WAY, PARTS_CALLER, STEP, HOST_STEP)
 "Reasons that are ignored for a function that generates a sequence. Such a function runs once, with a model in a loop."
-BY_FORM = (STEP, HOST_STEP, CALLABLE, WAY, METRIC, ENTRY, FACTORY, LAUNCHES, PUBLIC, RESULTS, UNCALLED)
+BY_FORM = (STEP, HOST_STEP, CALLABLE, WAY, PARTS_CALLER, METRIC, ENTRY, FACTORY, LAUNCHES, PUBLIC, RESULTS, UNCALLED)
 "Reasons that depend only on the form of a function."
 
 _WORDS = (
@@ -57,6 +58,7 @@ _WORDS = (
     b"def forward",
     b"def update(",
     b"def compute(",
+    b"nn.Module)",
     b"autograd.",
     b"custom_op",
     b"triton_op",
@@ -93,6 +95,7 @@ _OTHER_LIBRARY = re.compile(
 _ENVIRONMENT = re.compile(r"(\b|_)envs?\.step\(")
 _SIZES = frozenset("size shape sample_shape batch_size n num num_samples rng generator seed".split())
 "Parameters of a `sample` that only draws new numbers."
+_MODULES = frozenset(("torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.module.Module"))
 _STEPS = re.compile(r"step|sample|(sampl(e|ing)|denois(e|ing)|diffusion|solver|env|sim(ulation)?|rollout)_step")
 
 
@@ -234,6 +237,8 @@ class _Forms:
                 self._is_of_other_library(cls) or self._turns_environment(facts, cls) or self._sets_rates(facts, cls)
             )
             return HOST_STEP if on_host else STEP
+        if is_module and self._calls_parts(facts, cls):
+            return PARTS_CALLER
         # Engines choose among the entry points of a backend: `forward`, `forward_decode`, `forward_sparse`.
         is_called = name == "__call__" or name.startswith("forward")
         if is_called and not is_module and self._takes_tensors(facts):
@@ -264,6 +269,25 @@ class _Forms:
         if name == "step" and _calls_in_loop(self._own_callers(facts), "self.step", (ast.While,)):
             return True
         return any(map(self._takes_tensors, self._passed_on(facts, cls)))
+
+    def _calls_parts(self, facts: FunctionFacts, cls: str) -> bool:
+        """Return whether a public method of a module without a `forward` calls other modules that the module holds, as
+        `initial_inference` does."""
+        project = self._engine.project
+        outside = {base for base in project.mro(cls) if "::" not in base} - PLAIN_BASES - _MODULES
+        has_forward = bool(outside) or project.find_method(cls, "forward") is not None
+        node = project.function_node(f"{self._file.path}::{facts.name}")
+        if has_forward or node is None or not is_public(facts) or MEASURES.search(facts.name):
+            return False
+        called = [call.func for call in inside(node, ast.Call) if call.args]
+        own = [one.attr for one in called if isinstance(one, ast.Attribute) and dotted(one.value) == "self"]
+        held = [self._engine.attributes.of_instance(Instance(cls), name) for name in own]
+        return any(self._is_module(option) for value in held if value is not None for option in options(value))
+
+    def _is_module(self, value: Value) -> bool:
+        if type(value) is Instance:
+            return self._engine.attributes.is_module(value.ref)
+        return type(value) is RuntimeObject and value.kind == "module"
 
     def _is_part(self, facts: FunctionFacts) -> bool:
         """Return whether a method without parameters is a part of another method: other methods of its object call it,

@@ -51,7 +51,8 @@ def works_on_tensors(engine: Engine, file: FileIndex, facts: FunctionFacts) -> b
     node = engine.project.function_node(f"{file.path}::{facts.name}")
     if node is None or _is_no_step(node):
         return False
-    if takes_tensors_at_last(engine, facts, file.path, False) or _computes_with_gathered(engine, file, facts, node):
+    takes = takes_tensors_at_last(engine, facts, file.path, False) or _reads_gradients(node)
+    if takes or _computes_with_gathered(engine, file, facts, node):
         return True
     return None if file.imports_torch and takes_tensors_at_last(engine, facts, file.path, True) else False
 
@@ -81,6 +82,10 @@ def _computes_with_gathered(engine: Engine, file: FileIndex, facts: FunctionFact
     given = {*tensor_parameters(made, engine.ops, True, False)} if made is not None else set()
     if made is not None and not _kept(made, given).isdisjoint(read):
         return True  # an object that holds a step's tensors, such as a rotation, is made and used in steps
+    if made is not None and not engine.attributes.is_module(cls):
+        parts = [node, *_own_parts(engine, cls, node)]
+        if any(map(_calls_torch, parts)) and not _placed(made).isdisjoint(frozenset().union(*map(_reads, parts))):
+            return True  # a simulation or a filter whose constructor puts its state on the device
     for other in file.functions.values():
         if other.owner == facts.owner and other.name != facts.name and _has_public_name(other):
             beside = engine.project.function_node(f"{file.path}::{other.name}")
@@ -89,6 +94,14 @@ def _computes_with_gathered(engine: Engine, file: FileIndex, facts: FunctionFact
             if takes_tensors(beside, engine.ops, other.is_method, with_arithmetic=False):
                 return True
     return False
+
+
+@memoize_on_node
+def _reads_gradients(function: ast.AST) -> bool:
+    """Return whether a function computes with gradients, as in `p.grad.norm()`. Such a function follows a backward
+    pass."""
+    used: list[ast.Attribute | ast.Subscript] = [*inside(function, ast.Attribute), *inside(function, ast.Subscript)]
+    return any(isinstance(one.value, ast.Attribute) and one.value.attr == "grad" for one in used)
 
 
 @memoize_on_node
@@ -120,6 +133,31 @@ def _fills(method: ast.AST) -> frozenset[str]:
     held += [inner.value for inner in inside(method, ast.Subscript) if isinstance(inner.ctx, ast.Store)]
     held += [inner for inner in inside(method, ast.Attribute) if isinstance(inner.ctx, ast.Store)]
     return frozenset(name for each in held if (name := attribute_of(each, "self")) is not None)
+
+
+def _own_parts(engine: Engine, cls: str, method: Definition) -> list[Definition]:
+    """Return the private methods of the same object that a method calls."""
+    called = {(dotted(call.func) or "").partition("self.")[2] for call in inside(method, ast.Call)}
+    nodes = (engine.project.method_node(cls, name) for name in sorted(called) if name.startswith("_"))
+    return [node for node in nodes if node is not None]
+
+
+@memoize_on_node
+def _calls_torch(function: ast.AST) -> bool:
+    return any((dotted(call.func) or "").startswith("torch.") for call in inside(function, ast.Call))
+
+
+@memoize_on_node
+def _placed(constructor: ast.AST) -> frozenset[str]:
+    """Return the attributes of `self` to which a constructor assigns tensors that it makes on a device."""
+    making = [one for one in inside(constructor, ast.Assign) if any(map(_names_device, inside(one.value, ast.Call)))]
+    targets = [target for one in making for target in one.targets]
+    return frozenset(name for one in targets if (name := attribute_of(one, "self")) is not None)
+
+
+def _names_device(call: ast.Call) -> bool:
+    is_torch = (dotted(call.func) or "").startswith("torch.")
+    return is_torch and any(keyword.arg == "device" for keyword in call.keywords)
 
 
 def _kept(constructor: ast.AST, given: Set[str]) -> frozenset[str]:

@@ -10,11 +10,16 @@ from functools import lru_cache
 from graphsafe.scan.domain.naming import MODEL
 from graphsafe.scan.hazards.graph_syntax import MEASURES
 
-_ONE_STEP = r"\.forward(?:_\w+)?|\.(?:decode|generate|predict|run)_(?:one_)?(?:step|frame|token)"
+_ONE_STEP = r"\.forward(?:_\w+)?|\.step|\.(?:decode|generate|predict|run)_(?:one_)?(?:step|frame|token)"
 _OF_MODEL = rf"(?:\.decoder)?(?:{_ONE_STEP})?"
 MODEL_CALL = re.compile(rf"(?:self\.)?_?(?:{MODEL}){_OF_MODEL}")
 """Matches a call of a model that makes one step, such as `model.forward_batch(…)` and `self._model.generate_frame(…)`.
 A call of `model.generate(…)` makes all steps, and does not match."""
+HELD_MODEL = re.compile(
+    r"(?:self\.)?(?!(?:get|build|create|load|make|init|save|set|update|wrap|prepare|compile|train|eval|test|reset|setup|run)_)"
+    rf"\w+_(?:{MODEL})"
+)
+"Matches a call of a model that is an attribute or a parameter, as in `self.noise_model(x)`, but not `load_model(x)`."
 _RUNNERS = [kind + name for kind in ("", "model_", "draft_", "target_", "tp_") for name in ("runner", "worker")]
 _OF_RUNNER = r"\.forward(?:_\w+)?"
 RUNNER_CALL = re.compile(rf"(?:self\.)?_?(?:{'|'.join(_RUNNERS)}){_OF_RUNNER}")
@@ -22,7 +27,8 @@ RUNNER_CALL = re.compile(rf"(?:self\.)?_?(?:{'|'.join(_RUNNERS)}){_OF_RUNNER}")
 ENGINE_STEPS = ("execute_model", "forward_batch_generation")
 "Entry points of engines that make one step. The loop of a scheduler calls them."
 _ENGINE = "|".join(ENGINE_STEPS).encode()
-_STEPS = re.compile(rb"\.(?:replay|backward|step|%s)\(" % _ENGINE)
+_HELD = "|".join(rf"_{name}\(" for name in MODEL.split("|")).encode()
+_STEPS = re.compile(rb"\.(?:replay|backward|step|%s)\(|autograd\.grad\(|self\(|self\.forward\(|%s" % (_ENGINE, _HELD))
 _RUNS = [*(name + _OF_MODEL for name in MODEL.split("|")), *(name + _OF_RUNNER for name in _RUNNERS)]
 _MODEL = re.compile("|".join(rf"{one}\(" for one in _RUNS).encode())
 "Matches calls of models and runners. A search is four times as fast if each alternative begins with a letter."
@@ -32,6 +38,8 @@ _BEFORE = re.compile(rb"(?<![\w.])(?:self\.)?_?\Z")
 This part is checked after the search, because a search that begins with fixed characters is three times as fast.
 """
 _LONGEST = len("self._")
+_WHILE = re.compile(rb"while .*:\n")
+"Matches a loop in which a module may call one of its parts until the result is complete."
 _SURE = b".replay(", b".backward(", *(f".{name}(".encode() for name in ENGINE_STEPS)
 _DEFINED = re.compile(rb"^[ \t]*(?:async )?(def|class) (\w+)|\.(?:replay|backward|%s)\(" % _ENGINE, re.M)
 _DERIVED = re.compile(rb"^[ \t]*class (\w+)\(([^()=\n]+)\)", re.M)
@@ -63,8 +71,10 @@ def _calls_of(methods: frozenset[bytes]) -> re.Pattern[bytes]:
 
 def may_take_step(data: bytes) -> bool:
     """Return whether a file may contain a call that takes a step."""
-    return _STEPS.search(data) is not None or any(
-        _BEFORE.search(data, max(0, match.start() - _LONGEST), match.start()) for match in _MODEL.finditer(data)
+    return (
+        _STEPS.search(data) is not None
+        or (b" = self." in data and _WHILE.search(data) is not None)
+        or any(_BEFORE.search(data, max(0, match.start() - _LONGEST), match.start()) for match in _MODEL.finditer(data))
     )
 
 

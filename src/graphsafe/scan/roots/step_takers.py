@@ -5,31 +5,27 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal
 
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.values import UNKNOWN, Instance, Unknown, Value, options
 from graphsafe.scan.execution.frame import Engine
-from graphsafe.scan.hazards.graph_syntax import called_name, is_replay, is_short, parents_in
+from graphsafe.scan.hazards.graph_syntax import called_name, is_short, parents_in
 from graphsafe.scan.roots.graphed_names import graphed_names, returns_replay
 from graphsafe.scan.roots.kinds_of_loops import EVALUATES, Body, loop_of
-from graphsafe.scan.roots.step_names import ENGINE_STEPS, MODEL_CALL, RUNNER_CALL, StepNames, may_take_step
+from graphsafe.scan.roots.step_calls import Strength, strength_of
+from graphsafe.scan.roots.step_names import HELD_MODEL, RUNNER_CALL, StepNames, may_take_step
 from graphsafe.scan.roots.tensor_arguments import undeclared
 from graphsafe.scan.sources.node_memo import inside, memoize_method
 from graphsafe.scan.sources.source import parse
-from graphsafe.scan.symbols.blocks import kept_names, matched
+from graphsafe.scan.symbols.blocks import kept_names, matched, parameters
 from graphsafe.scan.symbols.index import FileIndex, dotted
 from graphsafe.scan.symbols.named_classes import class_named
 from graphsafe.scan.symbols.project import Binding, ref_of
 from graphsafe.scan.symbols.sole_methods import classes_of
 
-Strength = Literal["replays", "trains", "runs"]
-"""The ways in which a function takes a step, the most certain first. A function that only runs a model may do so once,
-or for an evaluation. So such a function takes a step only if a loop calls it."""
 Parents = Mapping[ast.AST, ast.AST]
 
 _ORDER: tuple[Strength, ...] = ("replays", "trains", "runs")
-_OPTIMIZER = re.compile(r"(?:^|[._])(?:opt|optim|optimi[sz]er|scaler)\w*$")
 _CALLS_BETWEEN = 2
 "The largest number of other files between a loop and the function that takes the loop's step."
 
@@ -147,7 +143,11 @@ class FileTakers:
         self._noted.add(name)
         steps = [*self._steps_so_far(name)]
         # A few micro-batches or graphs form one step together.
-        found = [strength for _, strength, loop in steps if loop is None or is_short(loop)]
+        found = [
+            how
+            for call, how, loop in steps
+            if (loop is None or is_short(loop)) and not self._runs_own_model(call, name)
+        ]
         only_runs = {strength for _, strength, _ in steps} == {"runs"}
         if only_runs and (len(found) < len(steps) or EVALUATES.search(name.rpartition(".")[2])):
             found = []
@@ -159,7 +159,7 @@ class FileTakers:
 
     def _strength_of(self, call: ast.Call, around: str) -> Strength | None:
         """Return the way in which a call takes a step, directly or through a function of the project, or None."""
-        direct = "replays" if self._replays_graphed(call, around) else _strength(call)
+        direct = "replays" if self._replays_graphed(call, around) else strength_of(call)
         if direct is not None:
             return direct
         if isinstance(call.func, ast.Name) and self._is_returned_replay(call.func.id, around):
@@ -174,7 +174,30 @@ class FileTakers:
                 strength = self.takes.get(name) if name != around else None
             if strength is not None:
                 return strength
-        return "runs" if RUNNER_CALL.fullmatch(dotted(call.func) or "") else None
+        runs = RUNNER_CALL.fullmatch(dotted(call.func) or "") or self._runs_own_model(call, around)
+        return "runs" if runs else None
+
+    def _runs_own_model(self, call: ast.Call, around: str) -> bool:
+        """Return whether a method calls its own module (`logits = self(tokens)`) or a model that its object holds.
+
+        Such calls may also prepare an input or improve a result. So they take a step only in a loop of the method.
+        """
+        name, facts = dotted(call.func) or "", self._file.functions.get(around)
+        if HELD_MODEL.fullmatch(name):
+            body = self.node(around)
+            given = () if isinstance(body, ast.Module) else parameters(body)
+            return "." in name or any(one.arg == name for one in given)
+        owner = f"{self._file.path}::{facts.owner}" if facts is not None and facts.owner is not None else None
+        if owner is None or not name.startswith("self") or not self._engine.attributes.is_module(owner):
+            return False
+        return name in ("self", "self.forward") or self._decodes_with(call, name, owner, around)
+
+    def _decodes_with(self, call: ast.Call, name: str, owner: str, around: str) -> bool:
+        """Return whether a `while` loop calls a part of a module, as `frame, gate = self.decode_cell(frame, states)`
+        does until the gate closes."""
+        if name.count(".") != 1 or not call.args or not isinstance(loop_of(call, self.parents(around)), ast.While):
+            return False
+        return self._engine.project.find_method(owner, name.partition(".")[2]) is None
 
     # the functions that calls run
 
@@ -331,18 +354,3 @@ class FileTakers:
 
 def _methods(engine: Engine, classes: Iterable[str], name: str) -> list[str]:
     return [ref for cls in classes if (ref := engine.project.find_method(cls, name)) is not None]
-
-
-def _strength(call: ast.Call) -> Strength | None:
-    """Return the way in which a call itself takes a step, or None."""
-    if is_replay(call):
-        return "replays"
-    function = call.func
-    if isinstance(function, ast.Attribute):
-        if function.attr in ENGINE_STEPS:
-            return "replays"
-        if function.attr == "backward":
-            return "trains"
-        if function.attr == "step" and _OPTIMIZER.search(dotted(function.value) or ""):
-            return "trains"
-    return "runs" if MODEL_CALL.fullmatch(dotted(function) or "") else None

@@ -30,7 +30,17 @@ _LEAVES = ast.Return, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom
 def is_rare(frame: Frame, node: ast.If) -> bool:
     """Return whether few steps take a branch. Many branches of a step loop log, save or evaluate from time to time."""
     asks_rarely = asks_remainder if frame.step_loops else asks_by_name
-    return _holds(frame, node.test, asks_rarely) or _is_for_numbers(frame, node.test) or _gives_up(node)
+    is_once = _gives_up(node) or _clears_its_flag(node)
+    return is_once or _holds(frame, node.test, asks_rarely) or _is_for_numbers(frame, node.test)
+
+
+@memoize_on_node
+def _clears_its_flag(node: ast.If) -> bool:
+    """Return whether a branch clears the flag for which it tests, so that the next step does not take the branch: `if
+    self.pending: …; self.pending = False`."""
+    flag = dotted(node.test)
+    cleared = [one for one in node.body if isinstance(one, ast.Assign) and getattr(one.value, "value", None) is False]
+    return flag is not None and any(dotted(target) == flag for one in cleared for target in one.targets)
 
 
 @memoize_on_node
