@@ -121,3 +121,91 @@ class Agent:
         loss.backward()
         self.optimizer.step()
 """
+
+
+@pytest.mark.parametrize(
+    ("name", "found"), [("data_loader_train", True), ("train_iter", True), ("weight_loader", False)]
+)
+def test_a_name_shows_a_loader_or_its_iterator(tmp_path: Path, name: str, found: bool) -> None:
+    source = f"""\
+def fit(model, {name}, optimizer, device):
+    for x in {name}:
+        x = x.to(device)
+        model(x).mean().backward()
+        optimizer.step()
+"""
+    (tmp_path / "fit.py").write_text(source, encoding="utf-8")
+    findings = scan_paths([tmp_path], Config(root=tmp_path)).findings
+    assert [(f.code, f.location.line) for f in findings if f.level != "note"] == ([("GS304", 3)] if found else [])
+
+
+@pytest.mark.parametrize(("name", "level"), [("batched_inputs", "error"), ("inputs", "note")])
+def test_models_of_detectron2_move_their_inputs(tmp_path: Path, name: str, level: str) -> None:
+    source = f"""\
+import torch
+
+
+class Meta(torch.nn.Module):
+    def forward(self, {name}):
+        images = [one["image"].to(self.device) for one in {name}]
+        return torch.stack(images)
+"""
+    (tmp_path / "meta.py").write_text(source, encoding="utf-8")
+    findings = scan_paths([tmp_path], Config(root=tmp_path)).findings
+    assert all(f.level == level for f in findings if f.code == "GS304")
+    assert level == "note" or [f.location.line for f in findings if f.code == "GS304"] == [6]
+
+
+@pytest.mark.parametrize(
+    ("use", "trains", "found"),
+    [
+        ("x = batch[0].to(self.device)", True, True),
+        ("x = [one.cuda() for one in batch][0]", True, True),
+        ("x = batch[0].to(self.device)", False, False),  # a trainer of a library may have moved the batch
+        ("x = batch[0].float()", True, False),
+    ],
+)
+def test_a_training_step_that_moves_its_batch_gets_it_on_the_host(
+    tmp_path: Path, use: str, trains: bool, found: bool
+) -> None:
+    source = f"""\
+class Learner:
+    def train_step(self, batch):
+        {use}
+        loss = self.model(x).mean()
+        {"loss.backward()" if trains else "return loss"}
+"""
+    (tmp_path / "learner.py").write_text(source, encoding="utf-8")
+    findings = scan_paths([tmp_path], Config(root=tmp_path)).findings
+    assert [f.location.line for f in findings if f.code == "GS304" and f.level != "note"] == ([3] if found else [])
+
+
+@pytest.mark.parametrize("given", ["self.train_loader", "logger.log_every(self.train_loader, 10)"])
+def test_a_model_that_is_given_a_batch_as_it_is_moves_it(tmp_path: Path, given: str) -> None:
+    source = f"""\
+class Learner:
+    def fit(self, logger):
+        for batch in {given}:
+            losses = self.model(batch)
+            sum(losses.values()).backward()
+            self.optimizer.step()
+            seen = {{name: loss.item() for name, loss in losses.items()}}
+"""
+    (tmp_path / "learner.py").write_text(source, encoding="utf-8")
+    findings = scan_paths([tmp_path], Config(root=tmp_path)).findings
+    assert [f.location.line for f in findings if f.code == "GS101" and f.level != "note"] == [7]
+
+
+@pytest.mark.parametrize(("made", "found"), [("get_loader(config)", True), ("accelerator.prepare(other)", False)])
+def test_a_local_name_shows_a_loader_unless_it_may_move_its_batches(tmp_path: Path, made: str, found: bool) -> None:
+    source = f"""\
+def fit(model, optimizer, accelerator, other, config, device):
+    train_loader = {made}
+    for x, y in train_loader:
+        x = x.to(device)
+        model(x, y).mean().backward()
+        optimizer.step()
+"""
+    (tmp_path / "fit.py").write_text(source, encoding="utf-8")
+    findings = scan_paths([tmp_path], Config(root=tmp_path)).findings
+    assert [f.location.line for f in findings if f.code == "GS304" and f.level != "note"] == ([4] if found else [])

@@ -696,3 +696,38 @@ def test_a_shape_that_is_annotated_as_a_tensor_is_a_shape(tmp_path: Path, size: 
                 return x.view({size})
         """
     assert [code for code, _ in found(tmp_path, source)] == codes
+
+
+@pytest.mark.parametrize(
+    "test", ["type(x) == list", "type(x) is list", "type(x) in (list, tuple)", "isinstance(x, list)"]
+)
+def test_a_test_of_the_type_tells_what_each_branch_gets(tmp_path: Path, test: str) -> None:
+    source = f"""\
+        class Mask(nn.Module):
+            def parts(self, x):
+                if {test}:
+                    return [self.one(each) for each in x]
+                return self.one(x)
+
+            def one(self, x):
+                return x * torch.ones(4, device="cuda", dtype=torch.bool)
+
+            def forward(self, x: torch.Tensor):
+                return self.parts([x, x])
+    """
+    assert not [line for code, line in found(tmp_path, source) if code == "GS101"]
+
+
+def test_methods_of_the_result_of_an_unknown_call_show_that_it_is_a_tensor(tmp_path: Path) -> None:
+    source = """\
+        class Loss(nn.Module):
+            def forward(self, x: torch.Tensor, y: torch.Tensor):
+                off = self.net(x).sub(y).log()
+                picked = torch.zeros(4, device=x.device)
+                picked[x > 0] = self.net(x)
+                return off.mean().item()
+    """
+    assert found(tmp_path, source) == [
+        ("GS202", "picked[x > 0] = self.net(x)"),
+        ("GS101", "return off.mean().item()"),
+    ]

@@ -9,7 +9,7 @@ from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import dataclass, replace
 from graphsafe.scan.domain.held import FROZEN_OPTIONS, PARAM_GROUPS, RATES, as_declared
 from graphsafe.scan.domain.joins import element_of, join, sequence
-from graphsafe.scan.domain.naming import bound_to, placed
+from graphsafe.scan.domain.naming import bound_to, known_by, makes_loader, placed
 from graphsafe.scan.domain.numbers import const_of
 from graphsafe.scan.domain.record import REPLACED_FORWARD
 from graphsafe.scan.domain.values import (
@@ -191,7 +191,10 @@ class _Assignment:
         else:
             if name in frame.nonlocals and frame.hot:
                 writes.write_nonlocal(frame, name, value, self.node, self.written, self.augmented)
-            frame.env[name] = bound_to(as_loss(frame, name, value), name)
+            known = as_loss(frame, name, value)
+            if type(known) is Unknown and self.written is not None and makes_loader(self.written, name):
+                known = known_by(known, name)
+            frame.env[name] = bound_to(known, name)
 
     def _by_name(self, target: ast.Subscript) -> tuple[ast.Attribute, Instance] | None:
         """Return the attribute that `self.__dict__["h"]`, `vars(self)["h"]` or `module._buffers["h"]` stands for, and

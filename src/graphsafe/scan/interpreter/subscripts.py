@@ -258,7 +258,8 @@ def _store_on_host(frame: Frame, target: ast.Subscript, value: Value, node: ast.
 
 def _store_by_mask(frame: Frame, node: ast.AST, mask: Value, value: Value, confidence: Confidence) -> None:
     source, _ = as_tensor(value)
-    if source is not None and source.where != "host":
+    is_tensor = source is not None or (type(value) is Unknown and value.device)
+    if is_tensor and (source is None or source.where != "host"):
         frame.emit("Extent", "mask-store", node, confidence, value=describe(mask))
     elif source is not None and source.ndim != 0:
         frame.emit("Store", "host-part", node, confidence, value=describe(value))

@@ -38,6 +38,7 @@ from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.models import (
     builtin_functions,
     formatting,
+    handed_functions,
     library_models,
     named_calls,
     named_tuples,
@@ -104,6 +105,7 @@ def call(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value
     handler = _FUNCTIONS.get(name)
     if handler is not None:
         return handler(frame, node, arguments)
+    handed_functions.read(frame, node, arguments)
     model = frame.engine.libraries.find(name)
     if model is not None:
         return library_models.call(frame, node, name, model, arguments)

@@ -10,7 +10,7 @@ from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import sequence
-from graphsafe.scan.domain.naming import CONTAINER_METHODS, last_name, names_host
+from graphsafe.scan.domain.naming import CONTAINER_METHODS, MODEL, last_name, names_host
 from graphsafe.scan.domain.summary import StepInput
 from graphsafe.scan.domain.values import (
     INT,
@@ -22,7 +22,6 @@ from graphsafe.scan.domain.values import (
     DeviceValue,
     Dtype,
     DtypeValue,
-    Instance,
     Lib,
     NoneValue,
     Number,
@@ -39,7 +38,14 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import fixed_device, refills
-from graphsafe.scan.models import captured_calls, named_calls, numpy_reads, operations
+from graphsafe.scan.models import (
+    captured_calls,
+    handed_functions,
+    named_calls,
+    numpy_reads,
+    operations,
+    training_functions,
+)
 from graphsafe.scan.models.op_arguments import device_named, dtype_named, fits_tensors, may_be_true
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.state.own_changes import own_change
@@ -48,6 +54,7 @@ from graphsafe.scan.state.provenance import is_plain_parameter
 Handler = Callable[[Frame, ast.Call, Tensor, Arguments], Value]
 
 _SIZES = frozenset(("size", "dim", "numel", "nelement"))
+_MODEL = re.compile(MODEL)
 
 
 def method(frame: Frame, node: ast.Call, tensor: Tensor, name: str, arguments: Arguments) -> Value:
@@ -75,6 +82,8 @@ def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, 
     unknown = receiver if type(receiver) is Unknown else Unknown(depends_on_step(receiver))
     if name == "pin_memory":
         return Tensor(where="host", pinned=True, step=unknown.step, certain=False)
+    if name == "log_every" and arguments.positional:
+        return arguments.positional[0]  # torchvision's MetricLogger yields the batches of a loader
     if name == "clip_grad_norm_":
         return Tensor(where="any", ndim=0, step=True)  # FSDP's modules, accelerate and DTensor have this method
     content = _in_batch(frame, node, unknown, name, arguments) if unknown.loaded else None
@@ -86,25 +95,33 @@ def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, 
     if on_host and (not is_op or (name in CONTAINER_METHODS and not unknown.compared)):
         return Unknown(unknown.step, host=True)
     guessed = type(receiver) is Unknown and frame.hot and name in frame.ops.tensor_hints("value")
-    tensor = _suggested(frame, node, unknown, on_host, guessed, name) if fits else None
-    if tensor is None and type(receiver) is Unknown and _is_operand(frame, name, arguments):
-        tensor = Tensor(where="device", step=unknown.step)
+    if type(receiver) is Unknown and not on_host and _is_operand(frame, name, arguments):
+        tensor: Tensor | None = Tensor(where="device", step=unknown.step)
+    else:
+        tensor = _suggested(frame, node, unknown, on_host, guessed, name) if fits else None
     if tensor is not None:
-        return method(frame, node, tensor, name, arguments)
+        result = method(frame, node, tensor, name, arguments)
+        if unknown.device and not tensor.certain and type(result) is Tensor and result.where == "any":
+            # Other objects have such a method too. The methods of its result may show that it is a tensor.
+            return Unknown(unknown.step, device=True)
+        return result
     if name in _SIZES:
         return SIZE if name == "size" and not arguments.positional else INT
     after = unknown_result(arguments)
     assert type(after) is Unknown
     if frame.hot and not on_host and name in ("cuda", "to"):
         # The receiver is a tensor, because a step moves only tensors. Modules were moved before the step.
-        target = DeviceValue("device") if name == "cuda" else device_named(arguments.get(0, "device"))
-        after = replace(after, device=after.device or (target is not None and target.where == "device"))
+        target = DeviceValue("device") if name == "cuda" else _asked_of_to(node, Tensor(), arguments)[0]
+        after = replace(after, device=after.device or (target is not None and target.where != "host"))
     if after.device:
         # Host state that is passed to an unknown call together with device tensors is assumed to affect the device's
         # work.
         for value in arguments.values():
             frame.use_number(value, "argument", node)
-    made = replace(after, step=after.step or unknown.step, device=after.device or unknown.device)
+    given = any(type(value) is Unknown and not value.host for value in arguments.values())
+    runs = frame.hot and given and _MODEL.fullmatch(name) is not None
+    made = replace(after, step=after.step or unknown.step, device=after.device or unknown.device or runs)
+    handed_functions.read(frame, node, arguments, unknown)
     return captured_calls.of_unknown(frame, made, arguments)
 
 
@@ -113,30 +130,13 @@ def _in_batch(frame: Frame, node: ast.Call, batch: Unknown, name: str, arguments
     if name in ("to", "cuda"):
         # Whether the loader pins its memory is often an option. This matters only if the copy does not block.
         receiver = last_name(node.func.value) if isinstance(node.func, ast.Attribute) else ""
-        batch_on_host = Tensor("host", name=receiver or None, certain=is_for_training(frame), maybe_pinned=True)
+        # A step is given its own input, while a loop over a loader may be an evaluation.
+        certain = batch.step or training_functions.is_for_training(frame)
+        batch_on_host = Tensor("host", name=receiver or None, certain=certain, maybe_pinned=True)
         _METHODS[name](frame, node, batch_on_host, arguments)
     if name in ("values", "items"):
         return of_elements("list", batch if name == "values" else sequence("tuple", (STR, batch)))
     return batch if name in ("get", "pop", "copy") else None
-
-
-def is_for_training(frame: Frame) -> bool:
-    """Return whether a function trains, is called in a file that trains, or belongs to an object of a class that trains
-    in the file of a base. Other loops over a data loader may be evaluations or calibrations."""
-    if frame.depth == 0 and frame.node is not None:
-        return _trains(frame.node)
-    paths = {frame.path}
-    if isinstance(frame.self_value, Instance):
-        paths |= {ref.partition("::")[0] for ref, _ in frame.project.own_classes(frame.self_value.ref)}
-    return any(frame.project.files.search(path, _TRAINS) for path in paths)
-
-
-@memoize_on_node
-def _trains(function: ast.AST) -> bool:
-    return any(one.attr in ("backward", "zero_grad") for one in inside(function, ast.Attribute))
-
-
-_TRAINS = re.compile(r"\.(backward|zero_grad)\(")
 
 
 def _is_operand(frame: Frame, name: str, arguments: Arguments) -> bool:
@@ -170,7 +170,7 @@ def _suggested(
         # The result of an operator is not an object of the project. It is also not a number, because numbers have no
         # such method.
         computed = isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.BinOp)
-        computed = computed or (step and name in frame.ops.tensor_hints("step-input"))
+        computed = computed or name in frame.ops.tensor_hints("step-input")
         return Tensor(where="any", step=step, certain=computed)
     return None
 
@@ -263,12 +263,18 @@ def _moved(frame: Frame, node: ast.Call, tensor: Tensor, target: DeviceValue, no
         return replace(tensor, where="device", fresh=True, attr=None, literal=False, maybe_host=target.maybe_host)
     if tensor.where != "host" and target.where == "host":
         if not may_be_true(non_blocking):
-            confidence = confidence_of(tensor, tensor.where == "device")
-            frame.emit("Transfer", "to-host", node, confidence, value=describe(tensor))
+            sure = tensor.where == "device" or _names_host(node)
+            frame.emit("Transfer", "to-host", node, confidence_of(tensor, sure), value=describe(tensor))
         return replace(tensor, where="host", fresh=True, attr=None)
     if tensor.where == "any" and target.where == "device":
         return replace(tensor, where="device")
     return tensor
+
+
+@memoize_on_node
+def _names_host(node: ast.Call) -> bool:
+    """Return whether an argument of a call is written as the host: `x.to("cpu")`."""
+    return any(one.value == "cpu" for one in inside(node, ast.Constant))
 
 
 _SAME_SIZE = frozenset("long int short float double half bfloat16 bool to type detach contiguous".split())

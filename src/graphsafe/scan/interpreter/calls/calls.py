@@ -46,6 +46,7 @@ from graphsafe.scan.models import (
     captured_calls,
     containers,
     distributions,
+    handed_functions,
     library,
     module_methods,
     named_calls,
@@ -56,6 +57,7 @@ from graphsafe.scan.models import (
     runtime_objects,
     tensors,
     torch_functions,
+    training_functions,
 )
 from graphsafe.scan.sources.node_memo import source_text
 from graphsafe.scan.state import module_modes, own_changes, writes
@@ -160,10 +162,12 @@ def _call_one(frame: Frame, node: ast.Call, value: Value, arguments: Arguments) 
             result = call_value(frame, node, module, replace(arguments, positional=(result,), keywords={}))
         return result
     _note_arguments(frame, node, arguments)
+    handed_functions.read(frame, node, arguments)
     result = unknown_result(arguments)
     if _MODEL.search(dotted(node.func) or "") is not None:
         # The call runs a model, and the rest of the step works with the model's result.
-        result = replace(result, step=True) if result.device else _beside_inputs(result, arguments)
+        on_device = result.device or (frame.hot and any(type(v) is Unknown and not v.host for v in arguments.values()))
+        result = replace(result, step=True, device=True) if on_device else _beside_inputs(result, arguments)
     return captured_calls.of_unknown(frame, result, arguments)
 
 
@@ -259,7 +263,7 @@ def _found_by_methods(frame: Frame, function: ast.Attribute, arguments: Argument
     if frame.ops.method(function.attr) is not None or MEASURES.search(frame.file.module):
         return None
     owners = classes_of(frame.project, frame.node, function.value, function.attr)
-    if not owners or (len(owners) > 1 and not frame.step_loops and not tensors.is_for_training(frame)):
+    if not owners or (len(owners) > 1 and not frame.step_loops and not training_functions.is_for_training(frame)):
         return None
     # Whether the object outlives the step is not known, so no finding about its state follows from the class.
     found = Instance(owners[0], declared=len(owners) > 1, made=True)

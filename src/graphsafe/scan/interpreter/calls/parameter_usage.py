@@ -171,3 +171,24 @@ def _selects_along(index: ast.expr) -> bool:
 def _is_integer(node: ast.expr) -> bool:
     number = node.operand if isinstance(node, ast.UnaryOp) else node
     return isinstance(number, ast.Constant) and type(number.value) is int
+
+
+@memoize_on_node
+def moves_parts(function: ast.AST, name: str) -> bool:
+    """Return whether a function copies parts of a parameter to a device: `x = batch[0].to(device)`, or `x, y = batch`
+    with `x.cuda()` afterwards."""
+    given: list[tuple[ast.expr, ast.expr]] = [(one.iter, one.target) for one in inside(function, ast.For)]
+    given += [(one.iter, one.target) for one in inside(function, ast.comprehension)]
+    unpacked = [one for one in inside(function, ast.Assign) if isinstance(one.value, (ast.Name, ast.Subscript))]
+    given += [(one.value, target) for one in unpacked for target in one.targets]
+    targets = [target for source, target in given if _root(source) == name]
+    parts = {name, *(each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name))}
+    moves = (call.func for call in inside(function, ast.Call) if isinstance(call.func, ast.Attribute))
+    return any(each.attr in ("to", "cuda") and _root(each.value) in parts for each in moves)
+
+
+def _root(node: ast.expr) -> str | None:
+    """Return the name at which an expression such as `batch["x"].long()` begins, or None."""
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else None

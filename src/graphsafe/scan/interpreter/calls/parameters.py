@@ -36,8 +36,9 @@ from graphsafe.scan.hazards import side_stream
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.calls.contexts import context
 from graphsafe.scan.interpreter.calls.fed_modules import feeds_tensor_module
-from graphsafe.scan.interpreter.calls.parameter_usage import is_used_as_tensor, names_of_sizes
+from graphsafe.scan.interpreter.calls.parameter_usage import is_used_as_tensor, moves_parts, names_of_sizes
 from graphsafe.scan.models import numpy_reads
+from graphsafe.scan.models.training_functions import trains
 from graphsafe.scan.symbols.blocks import Definition, parameters
 from graphsafe.scan.symbols.declared_fields import declared_in, declared_on_host
 from graphsafe.scan.symbols.index import FunctionFacts, dotted, is_none
@@ -126,7 +127,7 @@ def result_declared_for(frame: Frame, name: str) -> Value:
 def bind_lambda(frame: Frame, node: ast.Lambda, arguments: Arguments) -> None:
     spec = node.args
     for i, (parameter, default) in enumerate(_positional(spec)):
-        passed = arguments.get(i, parameter.arg)
+        passed = arguments.get(i, parameter.arg) or (arguments.further if default is None else None)
         if passed is None and _is_hot_root(frame):
             frame.env[parameter.arg] = _Parameter(
                 frame, node, parameter, default, None, arguments.further is not None
@@ -214,6 +215,10 @@ class _Parameter:
         if passed is None and self.node.arg in names_of_sizes(self.function):
             return Number(type="int")
         value = _rest(frame) if passed is None else passed
+        is_batch = passed is None and self.node.arg == "batch" and trains(self.function)
+        if is_batch and moves_parts(self.function, "batch"):
+            # The function moves the batch itself, so the loader gives host tensors.
+            value = Unknown(_is_hot_root(frame), loaded=True)
         return known_by(value, self.node.arg) if type(value) is Unknown else bound_to(value, self.node.arg)
 
     def _is_of_environment(self) -> bool:

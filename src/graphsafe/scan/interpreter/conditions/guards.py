@@ -203,7 +203,11 @@ def narrow(frame: Frame, env: dict[str, Value], test: ast.expr, branch: bool) ->
             if len(open_parts) == 1:
                 narrow(frame, env, open_parts[0], branch)
     elif isinstance(test, ast.Compare) and len(test.ops) == 1:
-        _narrow_none(frame, env, test, branch)
+        asked = asked_for_type(test)
+        if asked is not None:
+            _narrow_call(frame, env, asked, branch is asks_for_yes(test))
+        else:
+            _narrow_none(frame, env, test, branch)
     elif isinstance(test, ast.Call):
         _narrow_call(frame, env, test, branch)
     else:
@@ -212,6 +216,21 @@ def narrow(frame: Frame, env: dict[str, Value], test: ast.expr, branch: bool) ->
             _narrow_call(frame, env, answered, branch)
         if branch:
             _update(frame, env, test, without_none)
+
+
+@memoize_on_node
+def asked_for_type(test: ast.Compare) -> ast.Call | None:
+    """Return the call `isinstance(x, T)` that asks nearly the same as `type(x) == T` or `type(x) in (S, T)`."""
+    left = test.left
+    if not (isinstance(left, ast.Call) and dotted(left.func) == "type" and len(left.args) == 1):
+        return None
+    call = ast.Call(ast.Name("isinstance", ast.Load()), [left.args[0], test.comparators[0]], [])
+    return ast.fix_missing_locations(ast.copy_location(call, test))
+
+
+def asks_for_yes(test: ast.expr) -> bool:
+    """Return whether a comparison asks for equality or membership, and not for the opposite."""
+    return isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Eq, ast.Is, ast.In))
 
 
 def _type_test(frame: Frame, test: ast.expr) -> ast.Call | None:

@@ -11,6 +11,7 @@ from graphsafe.scan.domain.values import (
     BOOL,
     UNKNOWN,
     UNSET,
+    Dict,
     NoneValue,
     Number,
     Sequence,
@@ -84,6 +85,10 @@ def truth(frame: Frame, node: ast.expr, how: str, whole: ast.AST) -> Number | No
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         known = truth(frame, node.operand, "not" if how == "not" else how, node)
         return replace(known, const=not known.const) if known is not None else None
+    asked = guards.asked_for_type(node) if isinstance(node, ast.Compare) else None
+    if asked is not None and type(frame.evaluate_quietly(asked.args[0])) in (Sequence, Dict):
+        known = _known(frame.evaluate(asked))
+        return known if known is None or guards.asks_for_yes(node) else replace(known, const=not known.const)
     value = protocols.truth(frame, node, frame.evaluate(node))
     if frame.emit_if_on_device("Branch", how, node, value):
         return None
