@@ -27,7 +27,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proven:
-    """One entry of a lock, with its values in the order of the file. A value of None was not measured."""
+    """One entry of a lock, with its values in the order of the file. None means that the value was not measured."""
 
     device: str
     "The kind of device: `sim`, or the GPU's name."

@@ -251,7 +251,7 @@ class StepFacts:
 
 @dataclass(frozen=True, slots=True)
 class WaitFacts:
-    """The waits of one line for the device."""
+    """How one line waited for the device."""
 
     event: StepEvent
     count: int

@@ -91,7 +91,7 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class StateWrite:
-    """State that one line of the step writes on the device. If several lines write it, this is the last of them."""
+    """The state on the device that one line of the step writes. If several lines write it, this is the last of them."""
 
     frames: tuple[CallSite, ...]
     paths: tuple[str, ...]

@@ -56,7 +56,7 @@ class Subject:
     events: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
     "Events by name, in the order in which they are fired."
     bounds: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
-    "For inputs made from `--input`: path, spelled as in `state.inputs_of` -> the range that the user asked for."
+    "The ranges that the user gave with `--input`, by the input's path (spelled as in `state.inputs_of`)."
 
     def __call__(self) -> Any:
         return self.fn(*self.args, **self.kwargs)

@@ -19,7 +19,7 @@ from graphsafe.report.probes.order import Race
 
 _MOST_RACES = 16
 _MOST_ELEMENTS = 1 << 26
-"""If strided views together span more elements than this, they count as overlapping as soon as their outer bounds
+"""If two strided views span more elements than this in total, they count as overlapping whenever their outer bounds
 overlap."""
 
 

@@ -71,9 +71,8 @@ class Twin(Probe):
     def explains(self) -> bool:
         """Whether the difference explains wrong replays.
 
-        It is False if only addresses differ and no cause is known, because work outside the graph may have caused the
-        difference.
-        """
+        If only addresses differ and no cause is known, it is False: work outside the graph may have caused such a
+        difference."""
         return self.status == "fail" and bool(
             self.causes or any(one.what != "address" for one in self.differences or ())
         )

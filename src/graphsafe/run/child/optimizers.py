@@ -141,7 +141,7 @@ class Gradients:
     """
 
     def __init__(self, names: Iterable[Name] = ()) -> None:
-        """Take the gradients among the names of the graph's results."""
+        """Keep the gradients that are among the graph's results. `names` are the names of these results."""
         own = [name for name in names if name.way[-1:] == (("attribute", "grad"),)]
         self._weights = [weakref.ref(weight) for name in own if (weight := name.owner()) is not None]
         self._watched = [weakref.ref(grad, self._gone) for name in own if (grad := name.tensor()) is not None]

@@ -104,7 +104,8 @@ def building_line(
 
 
 def _building(frame: FrameType) -> CallSite | None:
-    """Return the line of a running comprehension that keeps the results of the running call.
+    """If a comprehension in this frame is running, and the running call makes its elements, return the comprehension's
+    line.
 
     A running call that builds a container, such as `list(map(run, batches))`, counts too.
     """

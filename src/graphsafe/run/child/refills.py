@@ -176,7 +176,8 @@ class Refills:
     def _unordered(
         self, known: Mapping[int, Mapping[Part, _Work]], storage: int, stream: Stream, parts: Parts | None
     ) -> _Work | None:
-        """Return work that used one of these parts and that is not ordered before the next work of the stream."""
+        """Return earlier work that used one of these parts and that may still run when the stream's next work starts,
+        or None."""
         part, before = _part(parts, storage), known.get(storage, {}).items()
         return next((work for one, work in before if not self._is_ordered(stream, work) and _share(one, part)), None)
 
@@ -193,7 +194,7 @@ class Refills:
 
 
 def parts_of(tensors: Iterable[torch.Tensor]) -> Parts:
-    """Return the parts of their storages that these tensors use."""
+    """For each storage of these tensors, return the parts that the tensors use."""
     found: dict[int, set[Elements]] = defaultdict(set)
     unknown: set[int] = set()
     for tensor in tensors:

@@ -1,5 +1,5 @@
-"""Findings about memory that is used without an order, in a graph or between replays; about memory that grows between
-replays, and about lines that wait there."""
+"""Findings about races (in a graph or between replays), about memory that grows between replays, and about lines that
+wait between replays."""
 
 from __future__ import annotations
 

@@ -134,8 +134,8 @@ def _bound(function: Function, parents: Mapping[ast.AST, ast.AST]) -> Mapping[st
 
 
 def _pairs(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, ast.expr, ast.expr]]:
-    """Yield pairs of expressions that refer to the same object after a line, each with the line: `a = b`, `a, c = b,
-    d`, and `a = b = f()`."""
+    """For each assignment, yield its line and two expressions that refer to the same object after it. Examples: `a =
+    b`, `a, c = b, d`, and `a = b = f()`."""
     for node in nodes:
         if isinstance(node, ast.Assign):
             yield from ((node.lineno, *pair) for pair in (*bindings(node), *permutations(node.targets, 2)))

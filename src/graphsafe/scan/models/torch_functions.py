@@ -98,7 +98,8 @@ def parameter(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     value = arguments.get(0, "data")
     tensor, _ = as_tensor(value) if value is not None else (None, False)
     if tensor is not None and tensor.where == "host" and not tensor.maybe_pinned and _stays(frame, node):
-        # Beside tensors of the device, such a parameter can only be 0-d.
+        # If such a parameter is used together with tensors on the device, it must be 0-d, because other CPU tensors
+        # raise an error.
         return replace(tensor, literal=False, fresh=False, pinned=False, ndim=tensor.ndim or 0)
     if tensor is not None:
         return replace(tensor, where="device", literal=False, fresh=False, pinned=False, maybe_host=False)

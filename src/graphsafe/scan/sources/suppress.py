@@ -122,8 +122,8 @@ def comment_tokens(text: str) -> list[tuple[int, int, str, int]]:
 
 
 def line_ends(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[tokenize.TokenInfo]:
-    """Yield the comments, and the ends of the lines that can contain a comment. These are lines that end neither in a
-    string nor in a backslash."""
+    """Yield the comments, and the ends of the lines that can contain a comment. A line cannot contain a comment at its
+    end if the line break is inside a string or follows a backslash."""
     depth = 0
     for token in tokens:
         name = tokenize.tok_name[token.type]

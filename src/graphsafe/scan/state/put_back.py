@@ -154,8 +154,8 @@ def _is_one(node: ast.expr) -> bool:
 
 
 def _all_even(frame: Frame, name: str) -> bool:
-    """Return whether the project mentions a function only in its definition and in callers that call it an even number
-    of times."""
+    """Return whether the project uses a function's name only in its definition and in calls that run an even number of
+    times."""
     project, mention = frame.project, re.compile(rf"\b{name}\b")
     called = 0
     for path in project.files.names:

@@ -16,8 +16,8 @@ _ENTERED = re.compile(rb"with (?:torch\.device\(" + _OTHER + rb"|[\w.]*device\s*
 """Matches `with torch.device(…)` and `with device:`. In `with device:`, the object may also be a `torch.cuda.device`,
 which does not change the default device. The pattern begins with fixed characters, which makes the search fast."""
 _FOR_ENGINE = re.compile(rb"^(?:from|import) (?:vllm\.model_executor|sglang\.srt\.(?:layers|model_loader))\b", re.M)
-"""Matches an import that shows that a file defines models for an engine. The loaders of vLLM (0.33.0) and of SGLang
-enter the device around the constructors of models."""
+"""Matches an import that shows that a file defines models for an engine. The model loaders of vLLM (0.33.0) and of
+SGLang run the constructors of models inside a `with` block for the device."""
 TESTS = frozenset(("test", "tests"))
 _IMPORTED = re.compile(rb"^[ \t]*(?:from|import)[ \t]+([\w.]+)", re.M)
 

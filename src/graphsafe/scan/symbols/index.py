@@ -250,7 +250,8 @@ def meant_mark(line: str) -> str | None:
 
 
 def dotted(node: ast.expr) -> str | None:
-    """Return `a.b.c` for an attribute chain or for a subscript's base (`Generic[T]`), else None.
+    """Return the dotted name (`a.b.c`) of an attribute chain. For a subscript such as `Generic[T]`, use the part before
+    the bracket. Return None for other expressions.
 
     Return None for a chain longer than MAX_CHAIN, because the names of all its parts would take quadratic time.
     """

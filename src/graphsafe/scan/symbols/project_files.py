@@ -31,7 +31,8 @@ MAX_NODE_LINES = 30_000
 """The largest number of lines of recently used statements in memory, besides those of whole trees. A line of syntax
 takes about 1.2 KB."""
 MAX_TREE_LINES = 40_000
-"The largest number of lines of files whose whole trees stay in memory, so that their functions are parsed only once."
+"""Whole syntax trees are kept for files with at most this many lines in total, so that their functions are parsed only
+once."""
 
 
 _Tree = tuple[int, Mapping[tuple[int, int], ast.stmt]]

@@ -20,7 +20,7 @@ _TREES = "torch._inductor.cudagraph_trees"
 
 @contextmanager
 def own_graphs_watched(session: Session) -> Iterator[Callable[[], OwnGraphs]]:
-    """Watch the graphs that steps replay. Yield a function that returns what was seen so far."""
+    """Watch the graphs that steps replay. Yield a function that returns what has been seen so far."""
     replays: list[tuple[CallSite, ...]] = []
     with session.device.watch_replays(replays.append):
         yield lambda: OwnGraphs(tuple(dict.fromkeys(replays)), bool(replays or _skips()) and _TREES in sys.modules)

@@ -31,7 +31,7 @@ class Taken:
     path: str = ""
     "The name of the path; empty if it is not known."
     is_other: bool = False
-    "Whether the captured step took another path, and some further step took this one."
+    "Whether this is not the path of the captured step, but is a path that some further step took."
     written: Set[str] = frozenset()
     "The state that the step wrote in place."
     differing: Set[str] | None = frozenset()

@@ -88,8 +88,8 @@ class Twins:
         self._before = PreCaptureState(session)
         self._decisive = decisive
         self._first: Recording = decisive
-        """The recording with which later captures are compared: at first the decisive recording, then the next one,
-        which was made with known state and seed."""
+        """The recording with which later captures are compared. At first this is the decisive recording. From the
+        second capture on, it is the recording of that capture, whose state and seed are known."""
         self._seed = CAPTURE_SEED
 
     def run(self) -> Twin:

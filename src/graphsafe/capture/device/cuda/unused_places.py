@@ -38,7 +38,7 @@ class _Space:
     with_scalars: tuple[int, ...]
     blocks: int
     index: int
-    "Number of bytes of the index of a tensor."
+    "The number of bytes that the index of a tensor takes."
 
 
 _SPACES = (

@@ -148,7 +148,8 @@ def max_device_index(value: Any) -> int:
 
 
 def put_tag(tensor: torch.Tensor, index: int, ledger: Ledger, session: object = None) -> int:
-    """Tag those storages of a tensor that have no tag. Return the bytes that are new on the device, 0 for a view."""
+    """Tag those storages of a tensor that have no tag. Return the number of bytes that this adds on the device (0 for a
+    view)."""
     new = 0
     for storage in storages(tensor):
         if tag_of_storage(storage) is None:

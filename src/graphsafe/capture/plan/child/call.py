@@ -68,8 +68,8 @@ class Slots:
 
 
 class GuardBroken(Exception):
-    """Raised if a break returns another value than in the captured pass. The graphs after the break hold the value of
-    the captured pass."""
+    """Raised if a break returns a value that differs from the one in the captured pass. The graphs after the break hold
+    the value of the captured pass."""
 
     def __init__(self, number: int, name: str, why: str) -> None:
         super().__init__(f"{name}: {why}")

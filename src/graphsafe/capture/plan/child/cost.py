@@ -29,8 +29,9 @@ class Cost:
 
 
 class Groups:
-    """The groups of a log's operations, for the log's breaks and for candidates for further breaks. The frames that a
-    candidate covers are computed only once, because many combinations of candidates are tried."""
+    """Assigns each operation of a log to a group: the visit of a break, or the candidate for a further break, in which
+    it runs. The frames that a candidate covers are computed only once, because many combinations of candidates are
+    tried."""
 
     def __init__(self, log: Log) -> None:
         numbers: dict[tuple[CallSite, ...], int] = {}

@@ -74,8 +74,8 @@ def _steps_on_tensor(frame: Frame, ref: str) -> bool:
 
 @memoize_on_node
 def _fed(function: ast.AST) -> Mapping[str, Sequence[str]]:
-    """Map each name to the attributes of `self` that are called with the name as argument before the name is bound
-    again."""
+    """For each name, collect the attributes of `self` that are called with it as first argument before the name is
+    bound."""
     found: dict[str, list[str]] = {}
     for call in inside(function, ast.Call):
         module, first = call.func, call.args[0] if call.args else None
