@@ -87,6 +87,15 @@ SEVENTH = Part(
         *("torchebm", "torchfsm", "torchpme", "torcwa"),
     ),
 )
+EIGHTH = Part(
+    TARGETS / "eighth",
+    (
+        *("azula", "torchvine", "vbll", "zflows", "optimi", "swarmtorch", "betty"),
+        *("unit_scaling", "nngeometry", "torch_pruning", "torchbearer", "interpol", "cliffordlayers", "lgatr"),
+        *("xnn", "complextorch", "torchrir", "ci_sdr", "mtst", "autolrp", "torch_ac"),
+        *("pfhedge", "proxy_losses", "torchdde", "neural_ssm", "auto_esn", "spikingjelly", "torch_sla"),
+    ),
+)
 PARTS = {
     "nine": NINE,
     "ways": WAYS,
@@ -95,6 +104,7 @@ PARTS = {
     "fourth": FOURTH,
     "sixth": SIXTH,
     "seventh": SEVENTH,
+    "eighth": EIGHTH,
 }
 STATEFUL = ("running_error", "policy_gradient")
 "Steps whose outputs also depend on earlier inputs, as the outputs of training steps do."

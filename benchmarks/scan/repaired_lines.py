@@ -153,6 +153,7 @@ def main() -> int:
             "thirteenth",
             "fourteenth",
             "fifteenth",
+            "sixteenth",
         ),
         default="first",
         help="the set of labels",
