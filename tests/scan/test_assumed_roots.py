@@ -1436,3 +1436,17 @@ class Decoding(torch.nn.Module):
     (tmp_path / "code.py").write_text(source)
     findings = [f for f in scan_paths([tmp_path], Config(root=tmp_path)).findings if f.level != "note"]
     assert [(f.location.line, f.code, f.region) for f in findings] == found_lines
+
+
+@pytest.mark.parametrize(("name", "codes"), [("Mixer", ["GS101"]), ("RandomCrop", []), ("ColorTransform", [])])
+def test_a_callable_that_prepares_samples_is_not_hot(tmp_path: Path, name: str, codes: list[str]) -> None:
+    source = f"""\
+import torch
+
+
+class {name}:
+    def __call__(self, image: torch.Tensor):
+        return image / image.max().item()
+"""
+    (tmp_path / "prepare.py").write_text(source, encoding="utf-8")
+    assert [code for code, *_ in found(tmp_path)] == codes

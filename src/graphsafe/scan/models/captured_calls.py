@@ -31,3 +31,10 @@ def of_module(frame: Frame, result: Value, arguments: Arguments) -> Value:
     given = [value for value in arguments.values() if isinstance(value, Tensor) and value.where != "host"]
     is_sure = any(confidence_of(value, True) == "likely" for value in given)
     return Tensor(step=result.step, fresh=True) if is_sure and not is_known else result
+
+
+def may_hold_device(arguments: Arguments) -> bool:
+    """Return whether the inputs of a model, as far as they are known, may be on the device."""
+    values = [*arguments.values()]
+    is_open = any(type(value) is Unknown and not value.host for value in values)
+    return is_open and not any(type(value) is Tensor and value.where == "host" and value.certain for value in values)

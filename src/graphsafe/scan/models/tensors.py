@@ -118,8 +118,7 @@ def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, 
         # work.
         for value in arguments.values():
             frame.use_number(value, "argument", node)
-    given = any(type(value) is Unknown and not value.host for value in arguments.values())
-    runs = frame.hot and given and _MODEL.fullmatch(name) is not None
+    runs = frame.hot and _MODEL.fullmatch(name) is not None and captured_calls.may_hold_device(arguments)
     made = replace(after, step=after.step or unknown.step, device=after.device or unknown.device or runs)
     handed_functions.read(frame, node, arguments, unknown)
     return captured_calls.of_unknown(frame, made, arguments)

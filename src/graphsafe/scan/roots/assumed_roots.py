@@ -77,6 +77,8 @@ _PREPARES_DATA = re.compile(
     r"|(Test|Val|Eval)\w*Meter)\w*\."
 )
 "Matches classes that make a step's inputs, or that save, show or evaluate its results."
+_TRANSFORMS = re.compile(r"(Transforms?|Augment(ation|or)?s?|Compose|Normali[sz]e|Crop|Flip|Resize|ToTensor)$")
+"Matches names of callables that prepare samples in a data set."
 _MASK_INDICES = frozenset(("q_idx", "kv_idx"))
 """Parameters of a function that `flex_attention` maps over the indices of a mask. At run time, such parameters are not
 tensors."""
@@ -241,7 +243,8 @@ class _Forms:
             return PARTS_CALLER
         # Engines choose among the entry points of a backend: `forward`, `forward_decode`, `forward_sparse`.
         is_called = name == "__call__" or name.startswith("forward")
-        if is_called and not is_module and self._takes_tensors(facts):
+        prepares = name == "__call__" and _TRANSFORMS.search(facts.owner or "") is not None
+        if is_called and not is_module and not prepares and self._takes_tensors(facts):
             return WAY if name != "__call__" else METRIC if self._measures else CALLABLE
         return None
 

@@ -166,7 +166,7 @@ def _call_one(frame: Frame, node: ast.Call, value: Value, arguments: Arguments) 
     result = unknown_result(arguments)
     if _MODEL.search(dotted(node.func) or "") is not None:
         # The call runs a model, and the rest of the step works with the model's result.
-        on_device = result.device or (frame.hot and any(type(v) is Unknown and not v.host for v in arguments.values()))
+        on_device = result.device or (frame.hot and captured_calls.may_hold_device(arguments))
         result = replace(result, step=True, device=True) if on_device else _beside_inputs(result, arguments)
     return captured_calls.of_unknown(frame, result, arguments)
 
