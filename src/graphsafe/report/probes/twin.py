@@ -72,7 +72,8 @@ class Twin(Probe):
         """Whether the difference explains wrong replays.
 
         If only addresses differ and no cause is known, it is False: work outside the graph may have caused such a
-        difference."""
+        difference.
+        """
         return self.status == "fail" and bool(
             self.causes or any(one.what != "address" for one in self.differences or ())
         )

@@ -53,10 +53,10 @@ def call(frame: Frame, node: ast.Call, name: str, model: LibraryModel, arguments
 
 def _is_spared(model: LibraryModel, arguments: Arguments) -> bool:
     """Return whether a call gives, or may give, an argument with which it does not wait."""
-    given = [arguments.get(position, name) for name, position in model.unless.items()]
-    return bool(given) and (
-        arguments.further is not None or any(type(one) not in (type(None), NoneValue) for one in given)
-    )
+    if model.unless and arguments.further is not None:
+        return True
+    given = (arguments.get(position, name) for name, position in model.unless.items())
+    return any(one is not None and type(one) is not NoneValue for one in given)
 
 
 def _reads_host(node: ast.Call, arguments: Arguments) -> bool:

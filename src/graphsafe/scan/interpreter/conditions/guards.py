@@ -220,9 +220,11 @@ def narrow(frame: Frame, env: dict[str, Value], test: ast.expr, branch: bool) ->
 
 @memoize_on_node
 def asked_for_type(test: ast.Compare) -> ast.Call | None:
-    """Return the call `isinstance(x, T)` that asks nearly the same as `type(x) == T` or `type(x) in (S, T)`."""
-    left = test.left
-    if not (isinstance(left, ast.Call) and dotted(left.func) == "type" and len(left.args) == 1):
+    """Return the call `isinstance(x, T)` that asks nearly the same as `type(x) == T` or `type(x) in (S, T)`, or as the
+    opposite, such as `type(x) is not T`. Return None for other comparisons."""
+    left, kinds = test.left, (ast.Eq, ast.NotEq, ast.Is, ast.IsNot, ast.In, ast.NotIn)
+    asks = isinstance(left, ast.Call) and dotted(left.func) == "type" and len(left.args) == 1
+    if not isinstance(left, ast.Call) or not asks or len(test.ops) > 1 or not isinstance(test.ops[0], kinds):
         return None
     call = ast.Call(ast.Name("isinstance", ast.Load()), [left.args[0], test.comparators[0]], [])
     return ast.fix_missing_locations(ast.copy_location(call, test))
