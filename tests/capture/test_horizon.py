@@ -12,6 +12,7 @@ from graphsafe.capture.parent.limits import limits_of
 from graphsafe.capture.shared.answers import Answers, written
 from graphsafe.report.probes.horizon import Horizon
 from graphsafe.report.probes.probe import ProbeStatus
+from graphsafe.report.probes.state import Change, State
 
 from .conftest import DEVICES, TARGETS, Prove, Reports, codes_of, marked, probes_of
 
@@ -153,3 +154,10 @@ def test_the_steps_before_another_path_are_not_called_all_further_steps(status: 
     answers = Answers(written(Horizon(status, steps=8, changing=("n",))))
     (limit,) = limits_of(answers, is_captured=True, called="step.py:build", device="sim:0")
     assert limit.why.startswith(f"{begins}steps still change n")
+
+
+def test_an_iterator_that_steps_advance_may_have_a_later_effect() -> None:
+    state = State("pass", changed=(Change("scales", "opaque", None, None),))
+    answers = Answers(written(Horizon("pass", steps=8), state))
+    (limit,) = limits_of(answers, is_captured=True, called="step.py:build", device="sim:0")
+    assert limit.why.startswith("after 8 further steps, steps still change scales")

@@ -731,3 +731,15 @@ def test_methods_of_the_result_of_an_unknown_call_show_that_it_is_a_tensor(tmp_p
         ("GS202", "picked[x > 0] = self.net(x)"),
         ("GS101", "return off.mean().item()"),
     ]
+
+
+def test_a_self_test_in_a_step_is_not_part_of_it(tmp_path: Path) -> None:
+    source = """\
+        class Scale(nn.Module):
+            def forward(self, x: torch.Tensor):
+                y = x / x.norm().item()
+                if __name__ == "__main__":
+                    print(y.max().item())
+                return y
+    """
+    assert found(tmp_path, source) == [("GS101", "y = x / x.norm().item()")]

@@ -11,6 +11,7 @@ from graphsafe.capture.request import BAD_REQUEST, INTERNAL
 from graphsafe.capture.shared.answers import Answers
 from graphsafe.report.model import Limit
 from graphsafe.report.probes.horizon import USUAL_STEPS, Horizon
+from graphsafe.report.probes.state import State
 from graphsafe.report.text import count, first_line, listed
 from graphsafe.report.verdict import judge
 
@@ -43,14 +44,19 @@ def limits_of(answers: Answers, is_captured: bool, called: str, device: str) -> 
         yield Limit("not-varied", path, _FILE_READ)
     if ahead.status == "pass" and ahead.reason:
         yield Limit("horizon", called, ahead.reason)
-    elif is_captured and ahead.changing and ahead.steps is not None:
+    elif is_captured and (changing := [*ahead.changing, *_iterators(answers)]) and ahead.steps is not None:
         # If a further step took another path, `ahead.steps` counts only the steps before it.
         after = f"after {count(ahead.steps, 'further step')}, " if ahead.status == "pass" else "in further steps, "
-        names = listed(ahead.changing, most=3)
+        names = listed(changing, most=3)
         yield Limit("horizon", called, f"{after}steps still change {names}; {_LATER_EFFECT}")
     elif ahead.status == "pass" and ahead.steps is not None and ahead.steps < USUAL_STEPS:
         ran = count(ahead.steps, "further step")
         yield Limit("horizon", called, f"there was time for only {ran}; {_LATER_EFFECT}")
+
+
+def _iterators(answers: Answers) -> list[str]:
+    """Return the iterators that a step advances. Their position cannot be read, so they cannot be set ahead."""
+    return [change.name for change in answers[State].changed or () if change.how == "opaque"]
 
 
 def doubts_of(seen: DeviceAnswers, known: Sequence[Limit], called: str) -> Iterator[Limit]:
