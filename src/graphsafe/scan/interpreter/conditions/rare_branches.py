@@ -30,8 +30,10 @@ _LEAVES = ast.Return, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom
 def is_rare(frame: Frame, node: ast.If) -> bool:
     """Return whether few steps take a branch. Many branches of a step loop log, save or evaluate from time to time."""
     asks_rarely = asks_remainder if frame.step_loops else asks_by_name
-    is_once = _gives_up(node) or _clears_its_flag(node) or _is_for_script(frame, node)
-    return is_once or _holds(frame, node.test, asks_rarely) or _is_for_numbers(frame, node.test)
+    # Outside a loop, such a flag marks the first step, whose results later steps may keep.
+    is_once = bool(frame.step_loops) and _clears_its_flag(node)
+    is_left = is_once or _gives_up(node) or _is_for_script(frame, node)
+    return is_left or _holds(frame, node.test, asks_rarely) or _is_for_numbers(frame, node.test)
 
 
 def _is_for_script(frame: Frame, node: ast.If) -> bool:
