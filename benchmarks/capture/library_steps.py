@@ -96,6 +96,15 @@ EIGHTH = Part(
         *("pfhedge", "proxy_losses", "torchdde", "neural_ssm", "auto_esn", "spikingjelly", "torch_sla"),
     ),
 )
+NINTH = Part(
+    TARGETS / "ninth",
+    (
+        *("torchzero", "heavyball", "cooper", "conflictfree", "fairret", "torch_secorder", "dattri"),
+        *("s5", "colt5_attention", "perceiver_pytorch", "tft_torch", "memcnn", "lycoris", "torchcvnn"),
+        *("frame_averaging_pytorch", "torchao", "tntorch", "cola", "proxtorch", "torch_treecrf", "pytorch_partial_crf"),
+        *("pyknos", "dasp_pytorch", "torch_ctf", "torch_fourier_slice", "torch_dxdt", "torchstain", "torch_cfd"),
+    ),
+)
 PARTS = {
     "nine": NINE,
     "ways": WAYS,
@@ -105,6 +114,7 @@ PARTS = {
     "sixth": SIXTH,
     "seventh": SEVENTH,
     "eighth": EIGHTH,
+    "ninth": NINTH,
 }
 STATEFUL = ("running_error", "policy_gradient")
 "Steps whose outputs also depend on earlier inputs, as the outputs of training steps do."

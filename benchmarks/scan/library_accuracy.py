@@ -14,6 +14,7 @@ ways`) are counted separately.
     python benchmarks/scan/library_accuracy.py sixth WHEELS/*.whl         # of 30 others
     python benchmarks/scan/library_accuracy.py seventh WHEELS/*.whl       # of 27 others
     python benchmarks/scan/library_accuracy.py eighth WHEELS/*.whl        # of 28 others
+    python benchmarks/scan/library_accuracy.py ninth WHEELS/*.whl         # of 28 more
     python benchmarks/scan/library_accuracy.py third WHEELS/*.whl --hot   # as if each function ran in every step
 
 The further findings of --hot are in code that scan understands, but that it does not regard as part of a step.
@@ -41,6 +42,7 @@ TRUTHS = {
     "sixth": "library_truth_sixth.json",
     "seventh": "library_truth_seventh.json",
     "eighth": "library_truth_eighth.json",
+    "ninth": "library_truth_ninth.json",
 }
 
 

@@ -154,6 +154,7 @@ def main() -> int:
             "fourteenth",
             "fifteenth",
             "sixteenth",
+            "seventeenth",
         ),
         default="first",
         help="the set of labels",
