@@ -162,7 +162,8 @@ def observed(make: Callable[[], Callable[[], Any]], blame: Blame, device: Any) -
         for _ in range(2):
             step()
     except Exception as error:
-        status = f"{type(error).__name__}: {error}"[:200]
+        # Only the first line: the others may name folders of this machine.
+        status = f"{type(error).__name__}: {error}".partition("\n")[0][:200]
 
         def step() -> Any:
             with contextlib.suppress(Exception):
