@@ -40,13 +40,7 @@ def call(frame: Frame, node: ast.Call, name: str, model: LibraryModel, arguments
     spared = _is_spared(model, arguments)
     if spared and model.returns == "object":
         return unknown_result(arguments)
-    if (
-        model.waits
-        and not on_host
-        and not spared
-        and not _reads_host(node, arguments)
-        and not _loads_to_host(model, arguments)
-    ):
+    if model.waits and not (on_host or spared or _reads_host(node, arguments) or _loads_to_host(model, arguments)):
         frame.emit("HostRead", "library", node, value=f"`{name}`")
     return _returned(name, model.returns, arguments)
 

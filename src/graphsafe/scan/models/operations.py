@@ -186,15 +186,16 @@ class _Called:
             positional = [argument(value) for value in self._values]
         keywords = {name: argument(value) for name, value in arguments.keywords.items()}
         if self._where == "device" and op.placement == "argument":
-            # The device counts as given even if a string or a device number names it, or if `with torch.device("cuda")`
-            # sets it.
+            # The device counts as given even if a string or number names it, or `with torch.device("cuda")` sets it.
             keywords["device"] = Argument("device")
-        inside: frozenset[str] = self._entered() if op.asks_contexts else frozenset()
-        return Call(positional, keywords, arguments.further is not None, inside=inside)
+        elif self._where == "host" and "device" in keywords:
+            keywords["device"] = Argument("host-device")
+        return Call(positional, keywords, arguments.further is not None, inside=self._entered())
 
     def _entered(self) -> frozenset[str]:
-        """Return the full names of the library's context managers that this function has entered around the call."""
-        made = [one.func for one in self._frame.entered if isinstance(one, ast.Call)]
+        """Return the full names of the library's context managers around the call, if the op table asks for them."""
+        entered = self._frame.entered if self._op.asks_contexts else ()
+        made = [one.func for one in entered if isinstance(one, ast.Call)]
         return frozenset(value.name for value in map(self._frame.evaluate, made) if type(value) is Lib)
 
     @property
