@@ -214,6 +214,34 @@ class Service:
     assert _lines_told(tmp_path, text, "# here") == found
 
 
+@pytest.mark.parametrize(
+    ("kept", "later", "found"),
+    [
+        ("tokens.append(first)", "second = pick(net, first)", True),
+        ("tokens.append(first.clone())", "second = pick(net, first)", False),
+        ("tokens.append(first)", "second = net(first)", False),
+    ],
+)
+def test_a_result_in_a_list_is_overwritten_by_the_next_call(tmp_path: Path, kept: str, later: str, found: bool) -> None:
+    text = f"""
+import torch
+
+@torch.compile(mode="reduce-overhead")
+def pick(net, x):
+    return net(x).argmax(-1)
+
+@torch.inference_mode()
+def generate(net, prompt):
+    tokens = [prompt]
+    first = pick(net, prompt)
+    {kept}  # here
+    {later}
+    tokens.append(second)
+    return torch.cat(tokens)
+"""
+    assert _lines_told(tmp_path, text, "# here") == found
+
+
 def _lines_told(tmp_path: Path, text: str, mark: str) -> bool:
     (tmp_path / "drive.py").write_text(text, encoding="utf-8")
     report = scan_paths([tmp_path], Config(root=tmp_path))

@@ -225,6 +225,11 @@ class Coupling(torch.nn.Module):
             "likely",
         ),
         ("from lib.loss import kept_entries\n\nTABLE = {'kept': kept_entries}\n", "likely"),
+        (
+            "from lib.loss import kept_entries\n\nclass Filter:\n"
+            "    def __init__(self):\n        self.process = kept_entries\n",
+            "likely",
+        ),
     ],
 )
 def test_a_function_that_is_called_only_outside_steps_has_only_possible_findings(

@@ -69,6 +69,7 @@ class Included:
     """A call: the summary of the called function, as one item among the effects of the lines."""
 
     summary: Summary
+    callee: str
     guarded: bool
     "Whether no capture reaches the call."
     seldom: bool = False

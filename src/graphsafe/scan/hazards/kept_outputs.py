@@ -71,7 +71,7 @@ def lines(found: Tables) -> Iterator[Line]:
         for call in made:
             name = source_of(call, names) or ""
             result = with_views(call, parents) if giving[name].parts is None else call
-            keeping = _keeps(result, giving[name], parents) or _fed_back(call, name, parents)
+            keeping = _keeps(result, giving[name], made, parents) or _fed_back(call, name, parents)
             holder = parents.get(result) if keeping is result else keeping
             if isinstance(holder, ast.Call) and found.only_copies(called_name(holder)):
                 continue
@@ -208,17 +208,17 @@ def _bound(target: ast.expr, part: int | None) -> set[str]:
 # callers that keep outputs
 
 
-def _keeps(call: ast.expr, given: Given, parents: Parents) -> ast.expr | ast.Assign | None:
+def _keeps(call: ast.expr, given: Given, made: Sequence[ast.Call], parents: Parents) -> ast.expr | ast.Assign | None:
     """Return the expression or line that keeps a call's result, or a part of the result, until after a later call."""
     parent = parents.get(call)
     if isinstance(parent, (ast.ListComp, ast.SetComp)):
         return call if parent.elt is call else None
-    made = parents.get(parent) if isinstance(parent, ast.Tuple) else parent
-    if isinstance(made, ast.Assign):
-        pairs = (*bindings(made), (made.targets[0], made.value))
+    line = parents.get(parent) if isinstance(parent, ast.Tuple) else parent
+    if isinstance(line, ast.Assign):
+        pairs = (*bindings(line), (line.targets[0], line.value))
         names = next((given.names(target) for target, value in pairs if value is call), None)
         if names:
-            return _keeps_name(made, names, parents) or carries(made, names, parents)
+            return _keeps_name(line, names, made, parents) or carries(line, names, parents)
     _, held = put(parent) if parent is not None else (None, ())
     return call if call in held and loop_around(call, parents) is not None else None
 
@@ -239,19 +239,30 @@ def _fed_back(call: ast.Call, name: str, parents: Parents) -> ast.Assign | None:
     return None
 
 
-def _keeps_name(made: ast.Assign, names: Set[str], parents: Parents) -> ast.Call | ast.Assign | None:
+def _keeps_name(
+    line: ast.Assign, names: Set[str], made: Sequence[ast.Call], parents: Parents
+) -> ast.Call | ast.Assign | None:
     """Return the line that puts a result, without a copy, into a container that outlives the iteration or the call:
-    `y = run(x); kept.append(y)`."""
-    is_looped = loop_around(made, parents) is not None
-    for inner in (inner for statement in following(made, parents) for inner in ast.walk(statement)):
+    `y = run(x); kept.append(y)`. A container of one call counts if the function calls `run` again afterwards."""
+    is_looped = loop_around(line, parents) is not None
+    again = [call.lineno for call in made if _is_same_call(call, line.value)]
+    for inner in (inner for statement in following(line, parents) for inner in ast.walk(statement)):
         if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
             names = names - {inner.id}
+        if not isinstance(inner, (ast.Call, ast.Assign)):
+            continue
         holder, held = put(inner)
-        outlives = is_looped or (holder is not None and (place(holder) or "").startswith("self."))
+        is_own = holder is not None and (place(holder) or "").startswith("self.")
+        outlives = is_looped or is_own or (holder is not None and any(one > inner.lineno for one in again))
         if outlives and any(shown(part, parents) in names for value in held for part in elements(value)):
-            assert isinstance(inner, (ast.Call, ast.Assign))
             return inner
     return None
+
+
+def _is_same_call(call: ast.Call, made: ast.expr) -> bool:
+    return call is not made and any(
+        isinstance(one, ast.Call) and ast.unparse(one.func) == ast.unparse(call.func) for one in ast.walk(made)
+    )
 
 
 def put(node: ast.AST, methods: Set[str] = KEEPS) -> tuple[ast.expr | None, Sequence[ast.expr]]:

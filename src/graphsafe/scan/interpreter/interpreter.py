@@ -212,7 +212,7 @@ class Interpreter:
                 self._read_later(call, guarded)
             return self.declared(call.ref, call.arguments)
         if not summary.is_empty:
-            self.effects.items.append(Included(summary, guarded, seldom, once=once, sure=sure))
+            self.effects.items.append(Included(summary, call.ref, guarded, seldom, once=once, sure=sure))
         if not call.hot:
             self.attributes.include(summary, owner, ref)
         return summary.value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
-from graphsafe.scan.domain.record import Edge, Record
+from graphsafe.scan.domain.record import Calls, Edge, Record
 from graphsafe.scan.roots.assumed_roots import DOUBTFUL
 
 
@@ -23,8 +23,16 @@ class CallGraph:
         doubtful = {ref for ref, why in record.roots.items() if why in DOUBTFUL}
         # A doubtful root that a certain root reaches does not count as a root.
         reached = self.reached(record.roots.keys() - doubtful, frozenset()) if doubtful else doubtful
-        self._roots = {ref: why for ref, why in record.roots.items() if ref not in doubtful & reached}
+        self.roots = {ref: why for ref, why in record.roots.items() if ref not in doubtful & reached}
+        "Root function -> the reason why it is a root."
         self._doubtful = doubtful - reached
+
+    def only(self, calls: Calls) -> CallGraph:
+        """Return the part of the graph with these calls."""
+        record = Record(roots={ref: self.roots[ref] for ref in sorted(calls.begun & self.roots.keys())})
+        for edge in sorted(calls.edges, key=repr):
+            record.edge(edge)
+        return CallGraph(record)
 
     def unguarded(self, caller: str) -> Iterator[str]:
         """Yield the functions that `caller` calls on lines that captures reach."""
@@ -57,7 +65,7 @@ class CallGraph:
         `is_compiled` returns whether a function is itself compiled. The functions that a compiled function calls are
         compiled too.
         """
-        waiting = [(ref, is_compiled(ref)) for ref in self._roots]
+        waiting = [(ref, is_compiled(ref)) for ref in self.roots]
         found: dict[str, set[bool]] = {}
         while waiting:
             ref, compiled = waiting.pop()
@@ -83,9 +91,9 @@ class CallGraph:
         A chain from a doubtful root is returned only if no certain root leads to the function. A chain with a guarded
         call is returned only if every chain has a guarded call.
         """
-        certain = self._roots.keys() - self._doubtful
+        certain = self.roots.keys() - self._doubtful
         best: dict[str, tuple[Edge, ...]] = {}
-        for begun, guarded in ((certain, False), (self._doubtful, False), (self._roots.keys(), True)):
+        for begun, guarded in ((certain, False), (self._doubtful, False), (self.roots.keys(), True)):
             best = {**dict.fromkeys(begun, ()), **best}
             self._extend(best, guarded)
         return best
@@ -119,7 +127,7 @@ class CallGraph:
 
     def root_counts(self) -> Mapping[str, int]:
         """Return, for each hot function, the number of roots that reach it."""
-        reached = {ref: 1 << number for number, ref in enumerate(self._roots)}
+        reached = {ref: 1 << number for number, ref in enumerate(self.roots)}
         order = self._callers_first()
         grows = True
         while grows:
@@ -138,7 +146,7 @@ class CallGraph:
         """Return the functions that roots reach, each after all of its callers, except where calls form a cycle."""
         order: list[str] = []
         seen: set[str] = set()
-        stack = [(ref, False) for ref in self._roots]
+        stack = [(ref, False) for ref in self.roots]
         while stack:
             ref, is_done = stack.pop()
             if is_done:

@@ -29,7 +29,7 @@ from graphsafe.scan.domain.summary import (
 )
 from graphsafe.scan.domain.values import Tensor, Value
 from graphsafe.scan.hazards import draws
-from graphsafe.scan.linting import fresh_starts
+from graphsafe.scan.linting import event_calls, fresh_starts
 from graphsafe.scan.linting.fresh_starts import FreshStarts
 from graphsafe.scan.symbols.project import Project
 
@@ -138,6 +138,8 @@ def gather(named: Sequence[tuple[str, Summary]]) -> Record:
     record.state.writes = {place: _of_place(found) for place, found in writes.items()}
     record.state.between = {place: _of_place(found) for place, found in between.items()}
     _order(record.state, named)
+    record.leading = event_calls.leading_to(steps)
+    record.begun = {item.callee for step in steps for item in step.items if type(item) is Included}
     return record
 
 
@@ -149,6 +151,8 @@ def include(record: Record, part: Record, doubtful: bool = False) -> None:
     for callee, edges in part.edges.items():
         record.edges.setdefault(callee, {}).update(edges)
     record.failures.update(part.failures)
+    record.leading = {**part.leading, **record.leading}
+    record.begun |= part.begun
 
 
 def joined(project: Project, records: Sequence[Record], whys: Mapping[str, str]) -> Record:
@@ -172,6 +176,7 @@ def joined(project: Project, records: Sequence[Record], whys: Mapping[str, str])
         state.read_before |= part.state.read_before
         state.read_old |= part.state.read_old
         record.replays.update(part.replays)
+    record.leading = event_calls.special(records)
     for ref in sorted({ref for part in records for ref in part.roots}):
         record.roots.setdefault(ref, SITE)
     state.writes = {place: _of_place(writes[place]) for place in sorted(writes)}

@@ -174,7 +174,7 @@ class Linter:
             chosen = chosen or (event.how == "no-stream" and place.path in candidates.on_one_device)
             refilled = event.how in ("refilled", "host-refilled", "read-early")
             chosen = chosen or (refilled and place.path not in candidates.with_graphs)
-            if chosen or (_needs_replay(event) and regions.of(place.ref, event.span[0]) == "step"):
+            if chosen or (_needs_replay(event) and regions.of_event(place) == "step"):
                 event = replace(event, confidence="possible")
             yield place, event
         yield from seen_by_graphs.events(record.state, regions)
@@ -218,11 +218,11 @@ class Linter:
             data["compile_test"] = event.compile_test.text
         words = _words(event.words)
         ref = place.ref
-        region = regions.of(ref, event.span[0])
+        region = regions.of_event(place)
         around = rule.around_graphs if region == "step" else None
         if around is not None and level == "error":
             level = "warning"
-        chain = regions.chain_to(ref, event.span[0])
+        chain = regions.chain_to(place)
         root = chain[0].caller if chain else ref
         if root in self._record.roots:
             data["root"] = self._record.roots[root] + self._doubts.get(ref, "")

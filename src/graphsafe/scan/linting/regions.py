@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 
 from graphsafe.report.model import Region
-from graphsafe.scan.domain.record import AROUND_GRAPHS, HANDED, LOOP, WRAPPED, Edge, Record
+from graphsafe.scan.domain.record import AROUND_GRAPHS, HANDED, LOOP, WRAPPED, Edge, Place, Record
 from graphsafe.scan.hazards.graph_syntax import LOOPS, captures_in, is_plain_replay, is_replay, own_nodes
 from graphsafe.scan.linting.call_graph import CallGraph
 from graphsafe.scan.roots.assumed_roots import (
@@ -107,6 +107,7 @@ class Regions:
         self._capturing = {name.rpartition(".")[2] for name in names}
         self._calls = calls
         self._chains = calls.chains()
+        self._leading = record.leading
         unready = {
             place.ref
             for place, event in record.events.items()
@@ -124,22 +125,43 @@ class Regions:
             or _prefills(ref.partition("::")[2])
             or any(map(_NOT_COMPILED.search, project.decorators(ref)))
         }
-        self._captured = calls.reached([*begun, *called], without=replaying | (beside - self._held))
+        self._in_graphs, self._beside = [*begun, *called], replaying | (beside - self._held)
+        self._captured = calls.reached(self._in_graphs, self._beside)
         self._begun = frozenset(begun)
         self._hot = hot
 
     def _in_block(self, ref: str, line: int) -> bool:
         return any(first <= line <= last for first, last in self._blocks.get(ref, ()))
 
-    def chain_to(self, ref: str, line: int) -> Sequence[Edge]:
-        """Return the shortest chain of calls from a root to a line of a function. For a line in a graph, the root is in
-        the same graph. The chain is empty if the function itself is the root."""
+    def chain_to(self, place: Place) -> Sequence[Edge]:
+        """Return the shortest chain of calls from a root to an event. For an event in a graph, the root is in the same
+        graph, if possible. The chain is empty if the event's function itself is the root."""
+        ref, line = place.ref, place.span[0]
+        calls = self._calls_to(place)
         chain = self._chains.get(ref, ())
+        if calls is not None and (own := self._leading[place].chain) is not None:
+            chain = own
         caller, at = (chain[0].caller, chain[0].line) if chain else (ref, line)
-        if self.of(ref, line) != "captured" or caller in self._begun or self._in_block(caller, at):
+        if self.of_event(place) != "captured" or caller in self._begun or self._in_block(caller, at):
             return chain
         # The nearest root is host code around the graphs. It does not show why a graph contains the line.
-        return self._from_captures.get(ref, chain)
+        if calls is None:
+            return self._from_captures.get(ref, chain)
+        return calls.captured_chains(self._begun & calls.roots.keys(), self._blocks, self._captured).get(ref, chain)
+
+    def of_event(self, place: Place) -> Region | None:
+        """Return the region of an event, or None if no step leads to it."""
+        ref, line = place.ref, place.span[0]
+        region, calls = self.of(ref, line), self._calls_to(place)
+        if calls is None or region != "captured" or self._in_block(ref, line):
+            return region
+        return "captured" if ref in calls.reached(self._in_graphs, self._beside) else "step"
+
+    @memoize_method
+    def _calls_to(self, place: Place) -> CallGraph | None:
+        """Return the calls that lead to an event, or None if all calls of its function lead to the event."""
+        leading = self._leading.get(place)
+        return self._calls.only(leading) if leading is not None else None
 
     @cached_property
     def _from_captures(self) -> Mapping[str, Sequence[Edge]]:

@@ -116,7 +116,8 @@ class Namings:
 
     def users_of(self, path: str, name: str) -> Iterator[str | None]:
         """Yield the functions that name a function or class of a file. Methods of the class are left out. Functions of
-        the same name are left out too, because they may only pass a call on. Yield None for code outside functions."""
+        the same name are left out too, because they may only pass a call on. Yield None for code outside functions, and
+        for a constructor that stores the function without calling it: anything may call it later."""
         word = name.encode()
         for other in self._nearest_first(path):
             data = self._files.data(other) or b""
@@ -124,7 +125,9 @@ class Namings:
                 file, line = self._files.index(other), data.count(b"\n", 0, at) + 1
                 around = [facts.name for facts in file.functions.values() if facts.holds(line)] if file else []
                 if not any(name in one.split(".") for one in around):
-                    yield f"{other}::{around[-1]}" if around else None
+                    is_called = data.startswith(b"(", at + len(word))
+                    is_stored = bool(around) and around[-1].endswith(".__init__") and not is_called
+                    yield f"{other}::{around[-1]}" if around and not is_stored else None
 
     def _mentions(self, path: str, data: bytes, word: bytes) -> Iterator[int]:
         """Yield the places that name a function or class, except comments, imports and the definition of a class."""

@@ -90,7 +90,7 @@ class Closures:
         frame = replace(self._frame(outside, function), depth=0)
         # Each root has its own summary, because a step does not continue in the environment of another step.
         summary = self._engine.collect(lambda: self._run(frame, function.node, arguments_of(given)), function.ref)
-        self._engine.effects.items.append(Included(summary, guarded=False))
+        self._engine.effects.items.append(Included(summary, function.ref, guarded=False))
         return summary.value
 
     def _interpreted(self, frame: Frame, call: ast.AST, function: Function, arguments: Arguments) -> Value:

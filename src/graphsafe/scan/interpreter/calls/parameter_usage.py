@@ -27,8 +27,9 @@ _SIZED = frozenset("empty zeros ones rand randn new_empty new_zeros new_ones ran
 _RESIZING = frozenset(("view", "reshape", "expand"))
 "Methods of tensors whose arguments are sizes. As functions of torch, they take the tensor first."
 
-SLICED = "[:, …]"
-"A special entry in `_Uses.names`. It stands for an index that no list or dict accepts: several dimensions, or a list."
+SLICED, CONVERTED = "[:, …]", "type(torch.…)"
+"""Special entries in `_Uses.names`: an index that no list or dict accepts (several dimensions, or a list), and a
+conversion to a type of torch."""
 
 
 @memoize_on_node
@@ -42,7 +43,7 @@ def is_used_as_tensor(function: ast.AST, name: str, ops: OpTable, of: TensorHint
     uses = _uses_by_name(function).get(name, _NO_USES)
     if uses.foreign:
         return False
-    if SLICED in uses.names or not ops.tensor_hints(of).isdisjoint(uses.names):
+    if not uses.names.isdisjoint((SLICED, CONVERTED)) or not ops.tensor_hints(of).isdisjoint(uses.names):
         return True
     return any(map(ops.takes_tensor, uses.names)) or any(ops.takes_tensor_at(*place) for place in uses.places)
 
@@ -78,7 +79,7 @@ class _Uses:
 
     names: set[str] = field(default_factory=set)
     """The attributes that code reads from the name, the functions of torch that get the name as first argument, and
-    perhaps `SLICED`."""
+    perhaps `SLICED` and `CONVERTED`."""
     places: set[tuple[str, int]] = field(default_factory=set)
     """The calls that get the name as an argument: functions of torch, and methods that may be methods of tensors. Each
     comes with the name's position among the arguments."""
@@ -120,6 +121,8 @@ def _uses(function: ast.AST) -> Iterator[tuple[str, str | tuple[str, int]]]:
             yield read.value.id, read.attr
     for call in inside(function, ast.Call):
         yield from _arguments(call)
+        if _converts(call) and isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name):
+            yield call.func.value.id, CONVERTED
     for product in inside(function, ast.BinOp):
         sides = (product.left, product.right) if isinstance(product.op, ast.MatMult) else ()
         yield from ((side.id, "__matmul__") for side in sides if isinstance(side, ast.Name))
@@ -166,6 +169,12 @@ def _selects_along(index: ast.expr) -> bool:
         return bool(index.elts) and all(map(_is_integer, index.elts))
     parts = index.elts if isinstance(index, ast.Tuple) else []
     return any(isinstance(p, ast.Slice) or (isinstance(p, ast.Constant) and p.value in (None, Ellipsis)) for p in parts)
+
+
+def _converts(call: ast.Call) -> bool:
+    """Return whether a call is `x.type(torch.float32)`. Arrays have no such method."""
+    is_type = isinstance(call.func, ast.Attribute) and call.func.attr == "type" and len(call.args) == 1
+    return is_type and (dotted(call.args[0]) or "").startswith("torch.")
 
 
 def _is_integer(node: ast.expr) -> bool:
