@@ -75,8 +75,6 @@ class Calls:
     "The roots from which the calls lead to the event."
     chain: tuple[Edge, ...] | None
     "The shortest chain of calls from a root to the event, or None if no chain is known."
-    always: bool
-    "Whether the event happens in every call of its function."
 
 
 @frozen.dataclass(frozen=True, slots=True)
@@ -96,9 +94,7 @@ class Record:
     edges: dict[str, dict[Edge, None]] = field(default_factory=dict)
     "Function -> the places that call it."
     leading: dict[Place, Calls] = field(default_factory=dict)
-    "The calls that lead to each event. In the joined record: only events that some calls of their functions lack."
-    begun: set[str] = field(default_factory=set)
-    "The functions that the driver read as roots."
+    "The calls that lead to each unguarded event."
     roots: dict[str, str] = field(default_factory=dict)
     "Root function -> the reason why it is a root."
     state: StateLog = field(default_factory=StateLog)

@@ -27,6 +27,9 @@ class CallGraph:
         "Root function -> the reason why it is a root."
         self._doubtful = doubtful - reached
 
+    def is_certain(self, root: str) -> bool:
+        return root in self.roots and root not in self._doubtful
+
     def only(self, calls: Calls) -> CallGraph:
         """Return the part of the graph with these calls."""
         record = Record(roots={ref: self.roots[ref] for ref in sorted(calls.begun & self.roots.keys())})

@@ -7,10 +7,10 @@ follows the calls from summary to summary, and so from arguments to arguments. G
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from graphsafe.scan.domain.record import Calls, Edge, Place, Record
+from graphsafe.scan.domain.record import Calls, Edge, Place
 from graphsafe.scan.domain.summary import Included, Summary
 
 Chain = tuple[Edge, ...]
@@ -29,25 +29,23 @@ class _Context:
 
 
 def leading_to(steps: Iterable[Summary]) -> dict[Place, Calls]:
-    """Return the calls that lead to each event."""
+    """Return the calls that lead to each unguarded event."""
     begun = {id(item.summary): item for step in steps for item in step.items if type(item) is Included}
     contexts = _contexts(begun.values())
     chains = _chains(begun, contexts)
-    by_function: dict[str, set[int]] = {}
-    holders: dict[Place, list[int]] = {}
+    holders: dict[Place, list[tuple[int, bool]]] = {}
+    "Place -> the contexts with the event, each with whether the event is only `possible` there."
     for one, context in contexts.items():
-        by_function.setdefault(context.ref, set()).add(one)
         for place, event in context.summary.events:
-            if event.guard is None and event.confidence != "possible" and place.ref == context.ref:
-                holders.setdefault(place, []).append(one)
-    known: dict[tuple[int, ...], Calls] = {}
+            if event.guard is None and place.ref == context.ref:
+                holders.setdefault(place, []).append((one, event.confidence == "possible"))
+    known: dict[tuple[tuple[int, bool], ...], Calls] = {}
     for held in holders.values():
         if (key := tuple(held)) not in known:
-            edges, before = _calls_before(held, contexts)
+            edges, before = _calls_before([one for one, _ in held], contexts)
             roots = frozenset(begun[one].callee for one in before if one in begun)
-            own = [chains[one] for one in held if one in chains]
-            always = by_function[contexts[held[0]].ref].issubset(held)
-            known[key] = Calls(edges, roots, min(own, key=_order, default=None), always)
+            own = min(((doubtful, *_order(chains[one]), one) for one, doubtful in held if one in chains), default=None)
+            known[key] = Calls(edges, roots, chains[own[-1]] if own is not None else None)
     return {place: known[tuple(held)] for place, held in holders.items()}
 
 
@@ -87,7 +85,7 @@ def _chains(begun: Iterable[int], contexts: Mapping[int, _Context]) -> Mapping[i
     return found
 
 
-def _order(chain: Chain) -> tuple[object, ...]:
+def _order(chain: Chain) -> tuple[int, list[tuple[str, int, str]]]:
     return len(chain), [(edge.caller, edge.line, edge.callee) for edge in chain]
 
 
@@ -104,19 +102,13 @@ def _calls_before(held: Iterable[int], contexts: Mapping[int, _Context]) -> tupl
     return frozenset(edges), seen
 
 
-def special(records: Sequence[Record]) -> dict[Place, Calls]:
-    """Return the calls that lead to the events that happen only in some calls of their functions."""
+def joined(parts: Iterable[Mapping[Place, Calls]]) -> dict[Place, Calls]:
+    """Join the calls that several processes have found."""
     found: dict[Place, Calls] = {}
-    for place in dict.fromkeys(place for record in records for place in record.leading):
-        parts = [record.leading.get(place) for record in records if place in record.leading or _knows(record, place)]
-        known = [part for part in parts if part is not None]
-        if len(known) < len(parts) or not all(part.always for part in known):
-            edges = frozenset[Edge]().union(*(part.edges for part in known))
-            begun = frozenset[str]().union(*(part.begun for part in known))
-            chains = [part.chain for part in known if part.chain is not None]
-            found[place] = Calls(edges, begun, min(chains, key=_order, default=None), always=False)
+    for part in parts:
+        for place, calls in part.items():
+            known = found.get(place, calls)
+            chains = [chain for chain in (known.chain, calls.chain) if chain is not None]
+            chain = min(chains, key=_order, default=None)
+            found[place] = Calls(known.edges | calls.edges, known.begun | calls.begun, chain)
     return found
-
-
-def _knows(record: Record, place: Place) -> bool:
-    return place.ref in record.edges or place.ref in record.begun

@@ -139,7 +139,6 @@ def gather(named: Sequence[tuple[str, Summary]]) -> Record:
     record.state.between = {place: _of_place(found) for place, found in between.items()}
     _order(record.state, named)
     record.leading = event_calls.leading_to(steps)
-    record.begun = {item.callee for step in steps for item in step.items if type(item) is Included}
     return record
 
 
@@ -151,8 +150,7 @@ def include(record: Record, part: Record, doubtful: bool = False) -> None:
     for callee, edges in part.edges.items():
         record.edges.setdefault(callee, {}).update(edges)
     record.failures.update(part.failures)
-    record.leading = {**part.leading, **record.leading}
-    record.begun |= part.begun
+    record.leading = event_calls.joined((record.leading, part.leading))
 
 
 def joined(project: Project, records: Sequence[Record], whys: Mapping[str, str]) -> Record:
@@ -176,7 +174,6 @@ def joined(project: Project, records: Sequence[Record], whys: Mapping[str, str])
         state.read_before |= part.state.read_before
         state.read_old |= part.state.read_old
         record.replays.update(part.replays)
-    record.leading = event_calls.special(records)
     for ref in sorted({ref for part in records for ref in part.roots}):
         record.roots.setdefault(ref, SITE)
     state.writes = {place: _of_place(writes[place]) for place in sorted(writes)}

@@ -136,32 +136,45 @@ class Regions:
     def chain_to(self, place: Place) -> Sequence[Edge]:
         """Return the shortest chain of calls from a root to an event. For an event in a graph, the root is in the same
         graph, if possible. The chain is empty if the event's function itself is the root."""
-        ref, line = place.ref, place.span[0]
-        calls = self._calls_to(place)
-        chain = self._chains.get(ref, ())
-        if calls is not None and (own := self._leading[place].chain) is not None:
-            chain = own
-        caller, at = (chain[0].caller, chain[0].line) if chain else (ref, line)
-        if self.of_event(place) != "captured" or caller in self._begun or self._in_block(caller, at):
+        chain = self._exact_chain(place)
+        if self.of_event(place) != "captured" or self._begins_in_graph(place, chain):
             return chain
         # The nearest root is host code around the graphs. It does not show why a graph contains the line.
-        if calls is None:
-            return self._from_captures.get(ref, chain)
-        return calls.captured_chains(self._begun & calls.roots.keys(), self._blocks, self._captured).get(ref, chain)
+        calls = self._calls_to(place)
+        if calls is self._calls:
+            return self._from_captures.get(place.ref, chain)
+        return calls.captured_chains(self._begun & calls.roots.keys(), self._blocks, self._captured).get(
+            place.ref, chain
+        )
 
+    def _exact_chain(self, place: Place) -> Sequence[Edge]:
+        leading = self._leading.get(place)
+        if leading is not None and leading.chain is not None:
+            root = leading.chain[0].caller if leading.chain else place.ref
+            if self._calls.is_certain(root) or (
+                root in self._calls.roots and not any(map(self._calls.is_certain, leading.begun))
+            ):
+                return leading.chain
+        return self._calls_to(place).chains().get(place.ref, self._chains.get(place.ref, ()))
+
+    @memoize_method
     def of_event(self, place: Place) -> Region | None:
         """Return the region of an event, or None if no step leads to it."""
         ref, line = place.ref, place.span[0]
-        region, calls = self.of(ref, line), self._calls_to(place)
-        if calls is None or region != "captured" or self._in_block(ref, line):
+        region = self.of(ref, line)
+        if region != "captured" or self._in_block(ref, line) or self._begins_in_graph(place, self._exact_chain(place)):
             return region
-        return "captured" if ref in calls.reached(self._in_graphs, self._beside) else "step"
+        return "captured" if ref in self._calls_to(place).reached(self._in_graphs, self._beside) else "step"
 
     @memoize_method
-    def _calls_to(self, place: Place) -> CallGraph | None:
-        """Return the calls that lead to an event, or None if all calls of its function lead to the event."""
+    def _calls_to(self, place: Place) -> CallGraph:
+        """Return the calls that lead to an event, or all calls if the record lacks them."""
         leading = self._leading.get(place)
-        return self._calls.only(leading) if leading is not None else None
+        return self._calls.only(leading) if leading is not None else self._calls
+
+    def _begins_in_graph(self, place: Place, chain: Sequence[Edge]) -> bool:
+        caller, line = (chain[0].caller, chain[0].line) if chain else (place.ref, place.span[0])
+        return caller in self._begun or self._in_block(caller, line)
 
     @cached_property
     def _from_captures(self) -> Mapping[str, Sequence[Edge]]:
