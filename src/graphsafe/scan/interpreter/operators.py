@@ -39,7 +39,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.interpreter.conditions.truth import truth
-from graphsafe.scan.models import formatting, platforms, protocols
+from graphsafe.scan.models import formatting, platforms, protocols, torch_version
 from graphsafe.scan.models.operations import elementwise
 
 _ELEMENTWISE = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
@@ -170,6 +170,9 @@ def unary(frame: Frame, node: ast.UnaryOp) -> Value:
 
 
 def compare(frame: Frame, node: ast.Compare) -> Value:
+    answer = torch_version.compared(frame, node)
+    if answer is not None:
+        return answer
     left = frame.evaluate(node.left)
     result: Value = BOOL
     for i, (op, right_node) in enumerate(zip(node.ops, node.comparators, strict=True)):

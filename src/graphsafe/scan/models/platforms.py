@@ -10,6 +10,7 @@ from functools import lru_cache
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.values import ON_CUDA, Number, number
 from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.models import torch_version
 from graphsafe.scan.symbols.index import dotted
 
 OTHER_PLATFORM = re.compile(
@@ -91,6 +92,8 @@ def named_for_amd(module: str, function: str) -> tuple[str, ...]:
 def _answer(name: str) -> Number | None:
     if OTHER_PLATFORM.search(name):
         return number(False)
+    if (is_new := torch_version.named(name)) is not None:
+        return is_new
     if NEXT_PLATFORM.search(name):
         return _ON_ROCM
     return ON_CUDA if OWN_PLATFORM.search(name) else None
