@@ -383,6 +383,12 @@ RELOADED = """
             for name, parameter in self.net.named_parameters():
                 parameter.data = weights[name]  # reloaded
 
+        def switch(self, weights):
+            for path, module in self.net.named_modules():
+                if isinstance(module, torch.nn.Linear):
+                    module.weight = torch.nn.Parameter(weights[path])  # switched
+                    module.bias.data = weights[path]  # moved
+
         def reload_in_place(self, weights):
             for name, parameter in self.net.named_parameters():
                 parameter.data.copy_(weights[name], non_blocking=True)
@@ -397,7 +403,7 @@ RELOADED = """
 
 
 def test_a_loop_may_put_other_weights_into_a_captured_module(tmp_path: Path) -> None:
-    assert {mark for _, mark in found(tmp_path, RELOADED)} == {"reloaded"}
+    assert {mark for _, mark in found(tmp_path, RELOADED)} == {"reloaded", "switched", "moved"}
 
 
 PADDED = """

@@ -35,7 +35,7 @@ HOWS: Mapping[str, frozenset[str]] = {
         "Transfer": "to-host literal index blocking",
         "Store": "scalar host-tensor by-index host-part",
         "Alloc": "factory like new clone growing outgrown appended pinned leaking",  # leaking: only from capture
-        "Rng": "private-generator reseed state host-random",
+        "Rng": "private-generator reseed state host-random seeded-again",
         "StreamOp": "synchronize query elapsed-time barrier no-stream no-warmup unjoined foreign-stream literal-device "
         "swallowed capturing-branch autocast-around wait-between-graphs never-replayed same-inputs "
         "captured-again kept-alone made-late waits-for-itself discarded",

@@ -64,7 +64,8 @@ def _other_weights(table: GraphTensors) -> Iterator[Line]:
         inside = turned_over(function)
         for _, node in own_nodes(function):
             changed = _weight_put(node)
-            changed = inside.get(changed, changed) if changed is not None else None
+            variable = changed.partition(".")[0] if changed is not None else ""
+            changed = inside.get(variable, changed)
             if changed is not None and any(f"{changed}.".startswith(f"{module}.") for module in called):
                 assert isinstance(node, (ast.expr, ast.stmt))
                 yield Line(name, "weights-rebound", node, ast.unparse(node))
@@ -180,15 +181,15 @@ def _switches(table: GraphTensors, name: str, call: ast.Call) -> bool:
 
 @memoize_on_node
 def turned_over(function: Function) -> Mapping[str, str]:
-    """Map loop variables to the modules whose parameters or buffers the loops visit. `for p in self.net.parameters():`
-    maps `p` to `self.net`."""
+    """Map loop variables to the modules whose parameters, buffers or parts the loops visit. `for p in
+    self.net.parameters():` maps `p` to `self.net`."""
     made = {place(node.targets[0]): node.value for node in own(function, ast.Assign)}
     return {
         name.id: holder
         for loop in own(function, ast.For)
         for target, walked in _walks(loop.target, made.get(place(loop.iter) or "", loop.iter))
         for holder, _, walk in [(dotted(walked.func) or "").rpartition(".")]
-        if walk in ("parameters", "named_parameters", "buffers", "named_buffers")
+        if walk.removeprefix("named_") in ("parameters", "buffers", "modules", "children")
         for name in elements(target)
         if isinstance(name, ast.Name)
     }

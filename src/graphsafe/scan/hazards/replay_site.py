@@ -19,10 +19,10 @@ from graphsafe.scan.hazards import (
     copy_streams,
     handed_tensors,
     kept_graphs,
-    kept_outputs,
     lost_memory,
     made_twice,
     other_modules,
+    reseeds,
     stale_replays,
     unproven_graphs,
 )
@@ -50,9 +50,10 @@ from graphsafe.scan.hazards.graph_syntax import (
     written,
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings, tables
-from graphsafe.scan.hazards.kept_outputs import HANDS_OUT, KEEPS
 from graphsafe.scan.hazards.keys import captured_rounds, first_arguments, graph_keys
+from graphsafe.scan.hazards.outputs import kept_outputs
 from graphsafe.scan.hazards.outputs.givers import Parts, imported_methods
+from graphsafe.scan.hazards.outputs.kept_outputs import HANDS_OUT, KEEPS
 from graphsafe.scan.hazards.same_objects import spelled_out
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.sources.source import parse
@@ -61,6 +62,13 @@ from graphsafe.scan.symbols.index import dotted, elements, takes_slice
 from graphsafe.scan.symbols.project import Project
 
 TIMING = re.compile(r"\b(perf_counter\w*|elapsed_time|monotonic|time\.time|do_bench|enable_timing|profiler)\b")
+_KINDS: Mapping[str, EventKind] = {
+    "swallowed": "StreamOp",
+    "captured-again": "StreamOp",
+    "kept-alone": "StreamOp",
+    "seeded-again": "Rng",
+}
+"The kinds of events that are not `AttrWrite`."
 _NUMBER = re.compile(r"(Optional\[)?(int|float|bool)\]?( \| None)?")
 "Matches the annotation of a parameter that takes a number."
 
@@ -92,8 +100,7 @@ def events(
     for name, how, at, text, confidence in _changes(found) if not measures else ():
         # A function such as `warm_and_capture` does not only warm up. It makes the graph that other functions replay.
         if not MEASURES.search(WARM_UP.sub("", name) if name in capturing else name):
-            kind: EventKind = "StreamOp" if how in ("swallowed", "captured-again", "kept-alone") else "AttrWrite"
-            yield name, _event(kind, how, at, text, confidence)
+            yield name, _event(_KINDS.get(how, "AttrWrite"), how, at, text, confidence)
 
 
 def _changes(found: Tables) -> Iterator[Line]:
@@ -107,6 +114,7 @@ def _changes(found: Tables) -> Iterator[Line]:
         lost_memory,
         copy_streams,
         stale_replays,
+        reseeds,
     ):
         yield from module.lines(found)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence, Set
 
-from graphsafe.scan.hazards import kept_outputs
 from graphsafe.scan.hazards.graph_syntax import (
     LOOPS,
     CaptureBlock,
@@ -34,7 +33,7 @@ from graphsafe.scan.hazards.graph_syntax import (
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, targets
 from graphsafe.scan.hazards.keys import bucket_inputs
-from graphsafe.scan.hazards.outputs import fed_back
+from graphsafe.scan.hazards.outputs import fed_back, kept_outputs
 from graphsafe.scan.hazards.owners import class_of, of_one_object
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import matched, parameters

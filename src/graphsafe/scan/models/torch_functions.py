@@ -60,6 +60,8 @@ def torch(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Valu
     if name.startswith(_COMPUTING) or name.count(".") == 1:
         involved = [tensor for value in arguments.values() for tensor in tensors_in(value)]
         if involved:
+            for value in arguments.values():
+                frame.use_number(value, "argument", node)
             return replace(operations.elementwise(tuple(involved), None), ndim=None)
     return unknown_result(arguments)
 

@@ -59,6 +59,7 @@ from graphsafe.scan.models import (
     torch_functions,
     training_functions,
 )
+from graphsafe.scan.models.op_arguments import tensors_in
 from graphsafe.scan.sources.node_memo import source_text
 from graphsafe.scan.state import module_modes, own_changes, writes
 from graphsafe.scan.symbols.index import dotted, name_made_by
@@ -185,7 +186,7 @@ def _note_arguments(frame: Frame, node: ast.Call, arguments: Arguments) -> None:
     """Record host state that an unknown call receives together with device tensors. The state may affect the device's
     work."""
     values = list(arguments.values())
-    if frame.hot and any(as_tensor(value)[0] is not None for value in values):
+    if frame.hot and any(map(tensors_in, values)):
         for value in values:
             frame.use_number(value, "argument", node)
 

@@ -1,0 +1,39 @@
+"""Finds loops that set the same seed before each replay. All replays then draw the same numbers."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from graphsafe.scan.hazards.graph_syntax import Line, called_name, is_plain_replay, own, parents_in, shared_loop
+from graphsafe.scan.hazards.graph_tensors import Tables
+from graphsafe.scan.sources.node_memo import inside
+from graphsafe.scan.symbols.index import dotted
+
+_SEEDS = frozenset(("manual_seed", "manual_seed_all"))
+
+
+def lines(found: Tables) -> Iterator[Line]:
+    for name, function, _ in found.functions:
+        calls = own(function, ast.Call)
+        replays = [call for call in calls if is_plain_replay(call)]
+        for call in calls if replays else ():
+            if called_name(call) not in _SEEDS or len(call.args) != 1:
+                continue
+            parents = parents_in(function)
+            loops = [shared_loop(call, replay, parents) for replay in replays if replay.lineno > call.lineno]
+            loop = next((one for one in loops if one is not None), None)
+            if loop is not None and not _changes(call.args[0], loop):
+                yield Line(name, "seeded-again", call, ast.unparse(call))
+
+
+def _changes(seed: ast.expr, loop: ast.AST) -> bool:
+    """Return whether a seed may differ between the iterations of a loop: it calls a function, or the loop assigns one
+    of its names."""
+    assigned = {dotted(node) for node in _named(loop) if isinstance(node.ctx, ast.Store)}
+    is_computed = bool(inside(seed, ast.Call) or inside(seed, ast.Subscript))
+    return is_computed or not assigned.isdisjoint(map(dotted, _named(seed)))
+
+
+def _named(node: ast.AST) -> Sequence[ast.Name | ast.Attribute]:
+    return [*inside(node, ast.Name), *inside(node, ast.Attribute)]
