@@ -254,3 +254,11 @@ def _copies(block: ast.AST, made: set[str]) -> Iterator[ast.Call]:
             is_async = any(word.arg == "non_blocking" for word in call.keywords)
             if is_async and target is not None and target.partition(".")[0] not in made:
                 yield call
+
+
+def waits_for_earlier_call(function: Function, wait: str, line: int) -> bool:
+    """Return whether a line of a function, such as `self.copied.synchronize()`, waits for an event that only an earlier
+    call has recorded. Before it refills a pinned buffer, the host has to wait in this way for the last copy from it."""
+    event, _, method = wait.partition(".synchronize(")
+    records = [call for call in own(function, ast.Call) if ast.unparse(call.func) == f"{event}.record"]
+    return bool(method and records) and all(call.lineno > line for call in records)

@@ -19,6 +19,7 @@ from graphsafe.rulebook.book import UNREADABLE, Rulebook
 from graphsafe.rulebook.rule import Match, Rule
 from graphsafe.scan.domain.events import Event, plainness
 from graphsafe.scan.domain.record import COMPILED, TARGET, Edge, Place, Record
+from graphsafe.scan.hazards import copy_streams
 from graphsafe.scan.linting import declared_support
 from graphsafe.scan.linting.call_graph import CallGraph
 from graphsafe.scan.linting.regions import Regions
@@ -174,11 +175,19 @@ class Linter:
             chosen = chosen or (event.how == "no-stream" and place.path in candidates.on_one_device)
             refilled = event.how in ("refilled", "host-refilled", "read-early")
             chosen = chosen or (refilled and place.path not in candidates.with_graphs)
+            chosen = chosen or self._reuses_buffer(place, event, regions)
             if chosen or (_needs_replay(event) and regions.of_event(place) == "step"):
                 event = replace(event, confidence="possible")
             yield place, event
         yield from seen_by_graphs.events(record.state, regions)
         yield from ((place, event) for place, event in record.replays.items() if place.path in paths)
+
+    def _reuses_buffer(self, place: Place, event: Event, regions: Regions) -> bool:
+        """Return whether the host waits, outside of graphs, only until it may refill a buffer."""
+        node = self._project.function_node(place.ref) if event.how == "synchronize" else None
+        if node is None or regions.of_event(place) == "captured":
+            return False
+        return copy_streams.waits_for_earlier_call(node, event.words["expr"], event.span[0])
 
     def _is_above_note(self, event: Event) -> bool:
         """Return whether an event leads to a warning or an error that is at least likely."""
