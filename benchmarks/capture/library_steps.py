@@ -105,6 +105,15 @@ NINTH = Part(
         *("pyknos", "dasp_pytorch", "torch_ctf", "torch_fourier_slice", "torch_dxdt", "torchstain", "torch_cfd"),
     ),
 )
+TENTH = Part(
+    TARGETS / "tenth",
+    (
+        *("foolbox", "cleverhans", "ttach", "laplace", "curvlinops", "tensorly", "einx", "cuequivariance_torch"),
+        *("torch_dftd", "torch_complex", "poutyne", "prodigyplus", "torch_ema", "loralib", "compressed_tensors"),
+        *("mct_quantizers", "tomesd", "curated_transformers", "rwkv", "rotary_embedding_torch", "timesfm"),
+        *("efficientnet_pytorch", "conformer", "alias_free_torch"),
+    ),
+)
 PARTS = {
     "nine": NINE,
     "ways": WAYS,
@@ -115,6 +124,7 @@ PARTS = {
     "seventh": SEVENTH,
     "eighth": EIGHTH,
     "ninth": NINTH,
+    "tenth": TENTH,
 }
 STATEFUL = ("running_error", "policy_gradient")
 "Steps whose outputs also depend on earlier inputs, as the outputs of training steps do."

@@ -15,6 +15,7 @@ ways`) are counted separately.
     python benchmarks/scan/library_accuracy.py seventh WHEELS/*.whl       # of 27 others
     python benchmarks/scan/library_accuracy.py eighth WHEELS/*.whl        # of 28 others
     python benchmarks/scan/library_accuracy.py ninth WHEELS/*.whl         # of 28 more
+    python benchmarks/scan/library_accuracy.py tenth WHEELS/*.whl         # of 24 more
     python benchmarks/scan/library_accuracy.py third WHEELS/*.whl --hot   # as if each function ran in every step
 
 The further findings of --hot are in code that scan understands, but that it does not regard as part of a step.
@@ -43,6 +44,7 @@ TRUTHS = {
     "seventh": "library_truth_seventh.json",
     "eighth": "library_truth_eighth.json",
     "ninth": "library_truth_ninth.json",
+    "tenth": "library_truth_tenth.json",
 }
 
 
