@@ -63,8 +63,8 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The line that made a capture fail. The capture itself shows an operation; a second attempt with instrumentation
-    shows any cause."""
+    """The line that made a capture fail. From the capture itself, only the cause `operation` can be known. A second
+    attempt, with instrumentation, can show each of the causes."""
 
     cause: Literal["operation", "unjoined-stream", "foreign-stream"]
     "`unjoined-stream` also stands for a stream that is joined but was never forked."
