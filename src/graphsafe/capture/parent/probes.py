@@ -218,8 +218,8 @@ def with_checks(replay: Replay, checks: tuple[Check, ...]) -> Replay:
 
 
 def with_harmless_state(probes: Probes) -> Probes:
-    """Return the probes of a step that is ready. Its replays are right, so a change of state is no fault, and `state`
-    passes."""
+    """Return the probes of a step that is ready. Its replays are right, so a change of state is not a fault, and
+    `state` passes."""
     state = probes.state
     return replace(probes, state=replace(state, status="pass")) if state.status == "fail" else probes
 

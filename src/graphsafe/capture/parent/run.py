@@ -157,8 +157,8 @@ class Run:
             self.limits.append(Limit("rank", f"{child.name} {self._where}", line))
 
     def _build(self) -> bool:
-        """Run the build child, again if new values of an input broke its process. Return whether the proof can go
-        on."""
+        """Run the build child. Run it again if new values of an input broke its process. Return whether the proof can
+        go on."""
         unvaried: tuple[str, ...] = ()
         for _ in range(_MOST_BUILDS):
             child = self.supervisor.run(self._job("build", unvaried))
