@@ -207,7 +207,7 @@ def _argument(node: ast.expr) -> Argument:
 
 
 def _in_slice(event: StepEvent) -> bool:
-    """Return whether the index that ran is a slice, or has a slice among its dimensions."""
+    """Return whether the index expression that ran is a slice, or contains a slice for one of its dimensions."""
     node = node_at(event.frames, event.span)
     index = node.slice if isinstance(node, ast.Subscript) else node
     return any(isinstance(part, ast.Slice) for part in (index.elts if isinstance(index, ast.Tuple) else [index]))
