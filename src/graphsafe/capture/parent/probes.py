@@ -148,9 +148,9 @@ def with_events(replay: Replay, answers: Answers, expected: int, why: str) -> Re
 
 
 def with_rounds(probes: Probes, rounds: ComparedRounds) -> Probes:
-    """Return the probes with the results of further rounds. Rounds that fail or differ change the verdict. If no other
-    replay had new inputs, rounds with new inputs count as replays on new inputs. The number of rounds is always
-    reported."""
+    """Return the probes with the results of further rounds. Rounds that fail, or whose results differ, change the
+    verdict. If no other replay had new inputs, rounds with new inputs count as replays on new inputs. The number of
+    rounds is always reported."""
     replay = replace(probes.replay, rounds=rounds.number)
     if not replay.varied and replay.rng_law == "skipped":
         # A refresh may change the inputs only in every twentieth round. The step draws no random numbers, and rounds
