@@ -122,7 +122,7 @@ class Counters:
         on_host = self._session.device.digests(self._session.on_host(self._after.tensors))
         found = [
             *_changed(self._after.hosts, self._settled.reach.hosts, self._early.hosts),
-            *_changed(on_host, self._before_on_host),  # Python may decide by the values of these tensors
+            *_changed(on_host, self._before_on_host),  # Python's decisions may depend on these values
         ]
         found += [
             f"len({path})" for path in _changed(self._after.lengths, self._settled.reach.lengths, self._early.lengths)
@@ -134,7 +134,7 @@ class Counters:
         step that `first_departing` has found. No program reaches it if a counter is set back after a nearer jump."""
         moves, numbers = set(self._moves.values()), self._numbers()
         if self._subject.refresh is not None:
-            moves.add((self._steps + 1, 1))  # a refresh may decide by the number of the step
+            moves.add((self._steps + 1, 1))  # a refresh's decisions may depend on the step's number
         wanted = {far} if far is not None else set()
         wanted |= {ahead for move in moves for number in numbers for ahead in self._reached(number, *move)}
         found: list[range] = []

@@ -237,7 +237,8 @@ class Twins:
         return causes, None if causes else "elsewhere"
 
     def _rebound_by_refresh(self, keys: set[Key]) -> list[Cause]:
-        """Return tensors that the refresh rebinds, if captures before and after it differ in one of `keys`."""
+        """Return tensors that the refresh rebinds, if captures before and after a call of the refresh differ in one of
+        `keys`."""
         session = self._session
         if session.subject.refresh is None:
             return []
