@@ -60,7 +60,8 @@ _NOT_BUILT = Construct("fail", built=False, captures=())
 
 @dataclass
 class Run:
-    """The proof of one bucket. `prove()` returns the answers. Afterwards `limits` has the facts that are not known."""
+    """The proof of one bucket. `prove()` returns the answers. Afterwards `limits` names everything that could not be
+    determined."""
 
     supervisor: Supervisor
     request: CaptureRequest

@@ -203,8 +203,8 @@ def running_line() -> CallSite | None:
 
 
 def stack_level() -> int:
-    """Return the `stacklevel` with which `warnings.warn` in the calling function names the innermost frame of the user.
-    If there is no such frame (`python -c`), the result names the outermost frame."""
+    """Return the `stacklevel` that the calling function passes to `warnings.warn`. The warning then names the user's
+    innermost frame. If there is no such frame (`python -c`), the result names the outermost frame."""
     frames = list(frames_from(sys._getframe(1)))
     levels = (level for level, one in enumerate(frames, 1) if is_user_file(one.f_code.co_filename))
     return next(levels, len(frames))

@@ -149,9 +149,9 @@ def stores_of(file: str) -> Mapping[int, frozenset[Store]]:
 
 
 def _new_tensors(node: ast.AST) -> list[ast.AST]:
-    """Return the calls of methods in `_OF_TENSORS` whose results this node uses. These are calls on tensors, because
-    the methods of containers with these names return None. For example, `x in seen or seen.add(x)` does not use the
-    result of `add`."""
+    """Return those calls of methods in `_OF_TENSORS` whose results are used in this node. These are calls on tensors,
+    because the methods of containers with these names return None. For example, `x in seen or seen.add(x)` does not use
+    the result of `add`."""
     if isinstance(node, (ast.Expr, ast.BoolOp, ast.Lambda, ast.ListComp)):
         return []
     calls = [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.Call)]
