@@ -57,9 +57,9 @@ def capture_all(
 ) -> list[Report]:
     """Return one report for each request, in order. Raises the same errors as `capture_target`.
 
-    After Ctrl-C the reports of unfinished targets have an `INTERRUPTED` limit. `breaks_off` returns a context manager
-    in which signals raise KeyboardInterrupt. A caller that handles signals itself passes another function. `kept` is a
-    server from `kept_server`, for a caller that makes several captures in a row.
+    After Ctrl-C the reports of unfinished targets have an `INTERRUPTED` limit. A caller that handles signals itself
+    passes `breaks_off`, a function that returns a context manager in which these signals raise KeyboardInterrupt.
+    `kept` is a server from `kept_server`, for a caller that makes several captures in a row.
     """
     if importlib.util.find_spec("torch") is None:
         raise RequestError('capture needs PyTorch: pip install "graphsafe[capture]"')
@@ -131,8 +131,8 @@ def _prove(
                 if any(proof.wants_gpu for proof in proofs):
                     with supervisor(progress) as children:
                         present = _gpus(children, folder)
-                # Two targets with ranks must not use the same devices at once, because they would wait for each other
-                # forever.
+                # Two targets with ranks must not use the same devices at the same time, because they would wait for
+                # each other forever.
                 ranks = any(proof.has_ranks for proof in proofs)
                 for _ in range(1 if ranks else min(len(proofs), at_a_time())):
                     ended = threading.Event()

@@ -33,8 +33,8 @@ class Declaration:
     path: str | None = None
     line: int | None = None
     exact: bool = True
-    """Whether the declaration means that nothing above its level is supported. It does not if a class implements
-    SGLang's methods: they only declare that graphs for decoding are supported."""
+    """Whether the declaration means that nothing above its level is supported. It is False for SGLang's methods: a
+    class that implements them only declares that graphs for decoding are supported."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,8 @@ class StepEvent:
     `torch.Tensor.__getitem__`), spelled as in the op table."""
     nbytes: int | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
-    """Details that rules match: `pinned`, `non_blocking`, `literal` and `index` for copies; `mask` for extents; `how`
-    for random numbers; `dtype`."""
+    """Details that rules match. Copies have `pinned`, `non_blocking`, `literal` and `index`. Extents have `mask`, and
+    random numbers have `how`. Some events have `dtype`."""
     called: str | None = None
     """The outermost function of torch that the user's line called and that is written in Python
     (`torch.amp.GradScaler.step`). The event happens inside this function."""
@@ -63,8 +63,8 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The line that made a capture fail. The capture itself shows an operation; a second attempt with instrumentation
-    shows any cause."""
+    """The line that made a capture fail. From the capture itself, only the cause `operation` can be known. A second
+    attempt, with instrumentation, can show each of the causes."""
 
     cause: Literal["operation", "unjoined-stream", "foreign-stream"]
     "`unjoined-stream` also stands for a stream that is joined but was never forked."

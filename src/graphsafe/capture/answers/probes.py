@@ -23,7 +23,7 @@ class Reference:
     varied: int | None = None
     "Number of steps in which new inputs changed outputs or state."
     lazy: tuple[str, ...] = ()
-    "State that step 1 fills, with values that depend on the inputs of step 1."
+    "The state that step 1 fills with values that depend on the inputs of step 1."
     lazy_caches: tuple[str, ...] = ()
     asked: tuple[Asked, ...] = ()
     "The places where the step asks whether a capture is under way."
@@ -32,7 +32,7 @@ class Reference:
     refused: str | None = None
     "The reason why the step cannot be run eagerly along the path that it takes during a capture."
     host_counts: tuple[str, ...] = ()
-    "Tensors of the state that only the host increments. Comparisons of replays leave these tensors out."
+    "Counts in the state: tensors that only the host increments. Comparisons of replays leave these tensors out."
     event_failed: str | None = None
     "The name of the event that failed, with the error. The eager step after the event may have failed instead."
     first_step_failed: str | None = None
@@ -44,7 +44,7 @@ class Reference:
 
     @property
     def differs(self) -> bool:
-        """Whether the step computes something else during a capture than in an eager run."""
+        """Whether the step computes different results during a capture and in an eager run."""
         return any(check.result == "different" for check in self.checks)
 
 
@@ -108,7 +108,7 @@ class StateWrites:
 
     @staticmethod
     def of(frames_of: Mapping[str, tuple[CallSite, ...]], unread: Iterable[str] = ()) -> StateWrites:
-        """`frames_of` has the frames of the line that writes each piece of state."""
+        """`frames_of` maps each piece of state to the frames of the line that writes it."""
         found: dict[tuple[CallSite, ...], list[str]] = {}
         for path, frames in frames_of.items():
             found.setdefault(frames, []).append(path)
@@ -190,7 +190,7 @@ class ComparedRounds:
     late: tuple[Check, ...] = ()
     "Checks of the rounds in which the device ran behind the host."
     moved: tuple[str, ...] = ()
-    "State that had moved to other memory before the first round whose results differ."
+    "The state that had moved to other memory before the first round whose results differ."
     moved_by: tuple[tuple[CallSite, ...], ...] = ()
     "For each entry of `moved`, the frames of the line in the refresh that moves it."
     after: tuple[Fired, ...] = ()

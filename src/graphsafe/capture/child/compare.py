@@ -21,8 +21,8 @@ _MARGIN = 4.0
 differences that chance and rounding can cause."""
 
 _FILL = 256.0
-"""If several elements have the same value, and this value is this many times larger than all others, the value is taken
-for the filling of a mask."""
+"""If several elements have the same value, and it is larger than all other values by this factor, it is taken for the
+filling of a mask."""
 _LONE_FILL = 2.0**20
 "The same factor for a value that only one element has."
 

@@ -1,10 +1,10 @@
 """Finds the gradients that a program drops before each step, as `optimizer.zero_grad(set_to_none=True)` does.
 
-PyTorch's documentation also drops them before the capture. Backward then makes them in the graph's pool, and each
-replay writes them there, although the refresh drops their names. This is right only if nothing but the step uses them.
-So a gradient counts as dropped only under these conditions: the refresh drops it without using it, nothing else owns
-its memory, and the step changes the parameter. If the optimizer is not part of the step, the gradients are results of
-the step, and code after a replay would not find them.
+PyTorch's documentation also drops gradients before the capture. The backward pass then allocates them in the graph's
+pool. Each replay writes them there, although the refresh has removed them from their parameters. This is right only if
+nothing but the step uses them. So a gradient counts as dropped only under these conditions: the refresh drops it
+without using it, nothing else owns its memory, and the step changes the parameter. If the optimizer is not part of the
+step, the gradients are results of the step, and code after a replay would not find them.
 """
 
 from __future__ import annotations

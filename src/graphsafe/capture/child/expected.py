@@ -37,7 +37,7 @@ class StepResult:
     advance: int | None = None
     "How far the step advanced the random number generator."
     filled: Sequence[str] = ()
-    "The queues into which the step put tensors. A replay puts nothing there."
+    "The queues into which the step put tensors. A replay puts nothing into them."
     given: Mapping[str, str] = field(default_factory=dict)
     "Input -> digest before the step."
     refreshed: Mapping[str, torch.Tensor] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class StepResult:
     released: Sequence[str] = ()
     "State of which the refresh wrote only a part. Later rounds do not put this state back."
     hashed: Sequence[str] = ()
-    "State in `state` that changed, but is too large for `values`."
+    "Paths in `state` whose state changed but is too large for `values`."
     path: str = ""
     "The name of the path of operations that the step took, if it was watched."
     is_shown: bool = True
@@ -75,7 +75,7 @@ class Expected:
     repeats: bool
     "Whether eager runs of these steps agree bit for bit."
     host_counts: Set[str] = frozenset()
-    "Tensors of the state that only the host increments. A replay does not change them."
+    "Counts in the state: tensors that only the host increments. A replay does not change them."
     refreshed: Set[str] = frozenset()
     "State and inputs that the refresh writes."
     dropped: Set[str] = frozenset()

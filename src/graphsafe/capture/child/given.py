@@ -14,8 +14,8 @@ from graphsafe.capture.child.targets import takes_device
 
 
 def build_given(file: str, device: torch.device, /, **axes: Any) -> Any:
-    """Return the step and its arguments that the other process saved. If the other process saved a factory, return what
-    the factory returns.
+    """Return the step and the arguments that the other process saved. If it saved a factory, return the factory's
+    result.
 
     Tensors that were on the single GPU of the writing process are put on `device`. If that process had no GPU, all its
     tensors were on the host. Then all of them are put on `device`, because code that uses only the host cannot be

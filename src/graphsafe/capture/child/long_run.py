@@ -47,7 +47,7 @@ _MOST_SURPRISES = 50
 """If replays differ from an earlier replay, at most this many of them are compared with an eager step. A step with
 float atomics has many such replays."""
 _MOST_STATE = 256 * 2**20
-"State that replays write is compared up to this total size in bytes, the smallest tensors first."
+"At most this many bytes of the state that replays write are compared. The smallest tensors are compared first."
 
 
 def long_run(session: Session, recording: Recording, replays: int) -> LongRun:
@@ -101,7 +101,7 @@ class _LongRun:
         self._places = {path: tensor.data_ptr() for path, tensor in self._state().items()}
         self._keeping: tuple[Keeping, ...] = ()
         self._moved: dict[str, int] = {}
-        "State that moved to other memory -> the replay after which the move was noticed."
+        "Path of state that moved to other memory -> the replay after which the move was noticed."
 
     def _prepare_replays(self) -> None:
         """Find the generators to seed, and copy the inputs to the device. Replays then need no search and no copy."""
@@ -225,7 +225,7 @@ class _LongRun:
             compared=self._compared,
             keeping=self._keeping,
             moved=moved,
-            # State that moved before an earlier check is not the cause, because the earlier check found no drift.
+            # The cause cannot be state that moved before an earlier check, because that check found no drift.
             drifts=tuple(
                 replace(one, moved=tuple(each.path for each in moved if each.replay == one.replay))
                 for one in self._drifts.values()

@@ -50,7 +50,7 @@ supports forks: in the child it works without its thread (jemalloc, background_t
 
 
 class NotShareable(Exception):
-    """Raised if the imports must not be shared. Each child then makes them itself. The message is the reason."""
+    """Raised if the imports must not be shared. Each child then runs them itself. The message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +138,8 @@ def write_imports(folder: Path, before: Set[str]) -> None:
 def follow(folder: Path) -> None:
     """Import the libraries that the build child imported while it built the target. Raises NotShareable.
 
-    NotShareable is also raised if these imports load other modules here than in the build child, or leave the process
-    in another state. In both cases, the imports depend on work that the factory does before them.
+    NotShareable is also raised if these imports load different modules here and in the build child, or leave the
+    process in a different state. In both cases, the imports depend on work that the factory does before them.
     """
     assert _prepared is not None
     reported = decode(read_text(f"{folder}/{IMPORTS}"))

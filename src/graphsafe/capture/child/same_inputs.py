@@ -66,8 +66,8 @@ class SameInputs:
         "The reason why differing results prove nothing; None if there is no such reason."
 
     def give(self, k: int, wanted: Mapping[str, torch.Tensor]) -> None:
-        """Give these values to the step after call `k` of the refresh. A tensor gets its value from `values` only if
-        chance alone explains why the refresh has written another value."""
+        """Give these values to the step after call `k` of the refresh. A tensor gets its value only if chance alone
+        explains why the refresh has written another value."""
         if not wanted or self._session.subject.refresh is None or self._session.ranks.size > 1:
             return
         other = self._differing(wanted)

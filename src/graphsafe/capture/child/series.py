@@ -20,19 +20,20 @@ class Series:
     _session: Session
     _start: Snapshot
     _nudge: int | None = None
-    "If not None, parameters and inputs are moved by one unit in the last place, up and down in turn. 0 begins with up."
+    """If not None, parameters and inputs are moved by one unit in the last place, up and down in turn. If 0, the first
+    move is up."""
     warm: dict[str, str] = field(default_factory=dict)
     "Digests of the state after the warm-up."
     steps: list[StepResult] = field(default_factory=list)
     born: dict[str, str] = field(default_factory=dict)
-    "State that step 1 made or filled -> digest of its value after step 1."
+    "Path of state that step 1 made or filled -> digest of the value after step 1."
     filled: dict[str, int] = field(default_factory=dict)
     "Function caches that were empty before step 1 -> the number of results that they hold after it."
     settled: dict[str, str] = field(default_factory=dict)
-    "State -> digest of its value at the end of the series."
+    "Path of state -> digest of the value at the end of the series."
     changed: set[str] = field(default_factory=set)
     stepped: set[str] = field(default_factory=set)
-    """State that a step of the first series bound or wrote. `changed` may also contain state that only the refresh
+    """The state that a step of the first series bound or wrote. `changed` may also contain state that only the refresh
     wrote."""
     refreshed: set[str] = field(default_factory=set)
     "State and inputs that the refresh wrote."
@@ -146,7 +147,7 @@ class Series:
 def born(session: Session, start: Snapshot, before: ReachableState, after: ReachableState) -> dict[str, str]:
     """Return the state that step 1 made or filled, by path. Before step 1 such state was missing or None, or was a
     tensor whose values were still those of `start`."""
-    # A tensor that step 1 keeps in an argument's object, as a cached property does, is no input.
+    # A tensor that step 1 stores in an argument's object (as a cached property does) is not an input.
     inputs = inputs_of(session.subject).keys() & start.digests.keys()
     tensors = {path: one for path, one in after.tensors.items() if path not in inputs and not path.endswith(".grad")}
     digests = session.device.digests(tensors)

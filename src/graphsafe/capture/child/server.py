@@ -36,7 +36,7 @@ _MESSAGE_BYTES = 1 << 20
 def start(descriptor: int, prepare: Callable[[], str | None], folder: str | None = None) -> NoReturn:
     """Serve the parent at the other end of this socket. Clean up when the parent is gone.
 
-    `prepare` makes imports, and returns the reason if they must not be shared. `folder` holds the parent's temporary
+    `prepare` runs imports, and returns the reason if they must not be shared. `folder` holds the parent's temporary
     files; the server removes it if the parent was killed.
     """
     killed = False

@@ -251,7 +251,8 @@ def seed_all(device: Device, value: int) -> None:
 
 
 def save_values(channel: Channel, name: str, data: Any) -> None:
-    """Save data with host tensors for the other children, which can load it because they run the same user's code."""
+    """Save data with host tensors for the other children, which can load it because they run the same code of the
+    user."""
     with channel.shared_file(name) as path, outside_modes(), open_file(path, "wb") as file:
         torch.save(data, file)
 

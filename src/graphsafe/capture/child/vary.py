@@ -3,11 +3,11 @@ input.
 
 Floats are redrawn within the finite range seen; infinities, NaN and the dtype's extremes (used in masks) stay in place.
 Booleans are permuted. Integers are redrawn from 0 to the largest seen; negative integers (padding) stay in place.
-Integers that are in order, or all different (offsets, positions, slots, block tables), have a meaning together. For
-such integers there are proposals of several kinds, and the caller finds out which proposal the step accepts. An input
-whose elements are all equal (a scale, a flag, a scheduler's sigma) gets another constant near the old one. An input on
-the host also gets constants far from the old one, because Python may compare it with a threshold. All functions work on
-copies on the host.
+Integers that are in order, or all different (offsets, positions, slots, block tables), have a meaning only as a group.
+For such integers there are proposals of several kinds, and the caller finds out which proposal the step accepts. An
+input whose elements are all equal (a scale, a flag, a scheduler's sigma) gets another constant near the old one. An
+input on the host also gets constants far from the old one, because Python may compare it with a threshold. All
+functions work on copies on the host.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ NAN_BYTE = 0xFF
 
 
 def nudge(tensor: torch.Tensor, up: bool) -> None:
-    """Move every finite number other than zero by one unit in the last place, in place. Neighbours move in opposite
+    """In place, move every finite number other than zero by one unit in the last place. Neighbours move in opposite
     directions.
 
     The bits of a float, read as an integer, grow with the float's magnitude. So adding one to this integer moves the

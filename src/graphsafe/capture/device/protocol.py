@@ -59,7 +59,7 @@ class MemoryEvent:
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """Numbers of kernels that one step launches."""
+    """How many kernels one step launches."""
 
     total: int
     in_graphs: int

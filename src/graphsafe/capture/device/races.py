@@ -1,8 +1,8 @@
 """Finds races in a graph: two nodes use the same memory, at least one of them writes to it, and no path leads from one
 to the other.
 
-A replay may run such nodes in either order, or at once. Each device reports which memory a node uses and how nodes are
-ordered. This module compares these accesses.
+A replay may run such nodes in either order, or at the same time. Each device reports which memory a node uses and how
+nodes are ordered. This module compares these accesses.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A node, or all nodes of one operation, with the memory that it uses."""
+    """A node, or all nodes of one operation, and the memory that they use."""
 
     op: str
     frames: tuple[CallSite, ...]
@@ -87,7 +87,7 @@ def races_in(work: Sequence[Work], unordered: Unordered) -> tuple[Race, ...]:
     for number, one in enumerate(work):
         for access in one.accesses:
             users.setdefault((access, one.op, one.frames[-1:]), {})[number] = None
-    # A loop uses the same memory at the same place many times. These uses are compared all at once.
+    # A loop uses the same memory at the same place many times. All these uses are compared together.
     uses = sorted(((key[0], list(numbers)) for key, numbers in users.items()), key=lambda use: use[0].address)
     reads: list[tuple[int, Access, list[int]]] = []
     writes: list[tuple[int, Access, list[int]]] = []

@@ -1,5 +1,5 @@
 """Findings about events. After an event, replays may differ from eager steps because the event has moved memory that
-they use. Or the replays stay right, but the launch choices of the capture have become slow."""
+the replays use. Or the replays stay right, but the launch choices of the capture have become slow."""
 
 from __future__ import annotations
 

@@ -66,8 +66,8 @@ def body_ran(function: Function, lines: Set[int]) -> bool:
 
 @functools.lru_cache(maxsize=65_536)
 def _calls(function: Function) -> Sequence[tuple[str, int, int]]:
-    """Return the calls in a function's own body, in the order of lines: the last name of the called function, and the
-    call's first and last line."""
+    """Return the calls in a function's own body, in order of lines. For each call, return the last name of the called
+    function, and the call's first and last line."""
     left: list[ast.AST] = list(function.body)
     found = []
     while left:

@@ -168,7 +168,7 @@ class _Writer:
         return "error" if differs else "warning"
 
     def horizon(self) -> None:
-        """Add a finding if Python makes another decision in a later step than at capture."""
+        """Add a finding if Python decides differently in a later step than at capture."""
         departure = self._probes.horizon.departure
         if departure is not None and self._probes.twin.status != "fail" and not self._is_found_by_long_run(departure):
             add_departure(self.table, departure)

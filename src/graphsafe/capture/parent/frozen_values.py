@@ -1,5 +1,5 @@
-"""Findings about values that Python froze at capture. State that steps change, captures that differ, and later steps
-that take another path prove this."""
+"""Findings about values that Python froze at capture. There are three kinds of proof: steps change state, captures
+differ, or a later step takes another path."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _code_of(cause: Cause) -> str:
 
 
 def add_departure(table: FindingTable, departure: Departure) -> None:
-    """Add a finding for a later step in which Python decides otherwise than at capture, unless other findings already
+    """Add a finding for a later step in which Python decides differently than at capture, unless other findings already
     name the cause. The finding is at the cause if there is a single possible cause, else at the operation."""
     host_calls, changed = table.seen.answers[Ran].host_calls, table.seen.probes.state.changed or ()
     code, cause, span, expr, data = _blamed(departure, host_calls, changed)

@@ -42,7 +42,7 @@ def job_of(request: CaptureRequest, child: str, folder: Path, device: str, axes:
 
 
 def fits(memory: DeviceMemory, count: int) -> bool:
-    """Return whether the device's memory can hold `count` builds of the target at once. `memory` describes one
+    """Return whether the device's memory can hold `count` builds of the target at the same time. `memory` describes one
     build."""
     free, peak = memory.free, memory.peak
     return free is None or peak is None or count * peak < _SHARE_OF_DEVICE * (free + peak)

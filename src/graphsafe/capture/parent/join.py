@@ -112,7 +112,8 @@ def _line(finding: Finding) -> tuple[str, int]:
 
 
 def executed_files(lines: Mapping[str, Iterable[int]]) -> tuple[ExecutedFile, ...]:
-    """Return the lines of the project that ran. A later scan compares its hot lines with these lines."""
+    """Return the lines of the project that ran. A later scan compares them with the lines that it expects a step to
+    run."""
     found = []
     for file, numbers in sorted(lines.items()):
         with contextlib.suppress(OSError):

@@ -19,7 +19,7 @@ _FILE_READ = "each step reads this file, or checks whether it exists; a graph ke
 _HOST_COUNT = "steps increment these on the host, whatever the inputs; replays do not"
 _LATER_EFFECT = "a later effect of host state would not be seen"
 _NAMED = {"simulated": "cannot predict", "not-varied": "could not be varied"}
-"Kind of a limit -> words that the reasons for an inconclusive verdict use for the same subject."
+"Kind of a limit -> words that occur in each reason for an inconclusive verdict about the same subject."
 
 
 def limits_of(answers: Answers, is_captured: bool, called: str, device: str) -> Iterator[Limit]:
@@ -55,7 +55,8 @@ def limits_of(answers: Answers, is_captured: bool, called: str, device: str) -> 
 
 
 def _iterators(answers: Answers) -> list[str]:
-    """Return the iterators that a step advances. Their position cannot be read, so they cannot be set ahead."""
+    """Return the iterators that a step advances. Their position cannot be read, so graphsafe cannot advance them to
+    test much later steps."""
     return [change.name for change in answers[State].changed or () if change.how == "opaque"]
 
 

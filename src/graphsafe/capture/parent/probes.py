@@ -148,9 +148,9 @@ def with_events(replay: Replay, answers: Answers, expected: int, why: str) -> Re
 
 
 def with_rounds(probes: Probes, rounds: ComparedRounds) -> Probes:
-    """Return the probes with the results of further rounds. Rounds that fail or differ change the verdict. If no other
-    replay had new inputs, rounds with new inputs count as replays on new inputs. The number of rounds is always
-    reported."""
+    """Return the probes with the results of further rounds. Rounds that fail, or whose results differ, change the
+    verdict. If no other replay had new inputs, rounds with new inputs count as replays on new inputs. The number of
+    rounds is always reported."""
     replay = replace(probes.replay, rounds=rounds.number)
     if not replay.varied and replay.rng_law == "skipped":
         # A refresh may change the inputs only in every twentieth round. The step draws no random numbers, and rounds
@@ -218,8 +218,8 @@ def with_checks(replay: Replay, checks: tuple[Check, ...]) -> Replay:
 
 
 def with_harmless_state(probes: Probes) -> Probes:
-    """Return the probes of a step that is ready. Its replays are right, so a change of state is no fault, and `state`
-    passes."""
+    """Return the probes of a step that is ready. Its replays are right, so a change of state is not a fault, and
+    `state` passes."""
     state = probes.state
     return replace(probes, state=replace(state, status="pass")) if state.status == "fail" else probes
 

@@ -60,7 +60,8 @@ _NOT_BUILT = Construct("fail", built=False, captures=())
 
 @dataclass
 class Run:
-    """The proof of one bucket. `prove()` returns the answers. Afterwards `limits` has the facts that are not known."""
+    """The proof of one bucket. `prove()` returns the answers. Afterwards `limits` names everything that could not be
+    determined."""
 
     supervisor: Supervisor
     request: CaptureRequest
@@ -157,8 +158,8 @@ class Run:
             self.limits.append(Limit("rank", f"{child.name} {self._where}", line))
 
     def _build(self) -> bool:
-        """Run the build child, again if new values of an input broke its process. Return whether the proof can go
-        on."""
+        """Run the build child. Run it again if new values of an input broke its process. Return whether the proof can
+        go on."""
         unvaried: tuple[str, ...] = ()
         for _ in range(_MOST_BUILDS):
             child = self.supervisor.run(self._job("build", unvaried))

@@ -48,7 +48,7 @@ class Planned:
 
 @contextmanager
 def _imported_first(file: Path | None) -> Iterator[None]:
-    """Let imports find the target's file, and the files beside it, before other files with these names."""
+    """Let imports prefer the target's file, and the files beside it, to other files with the same names."""
     if file is None:
         yield
         return

@@ -80,8 +80,9 @@ _LIMITS = ("RLIMIT_AS", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_NOFILE", "RLIMIT_
 
 
 def blamed_on_target(error: BaseException) -> str | None:
-    """Return a line that names a change of this process by the target, if the change explains graphsafe's error. Return
-    None if the error may have another cause. Changes are noticed if they were made after the import of this module."""
+    """Return a line that says how the target has changed this process, if this change explains graphsafe's error.
+    Return None if the error may have another cause. Changes are noticed if they were made after the import of this
+    module."""
     if not isinstance(error, (OSError, ImportError, MemoryError)):
         return None
     now = _state()

@@ -18,8 +18,9 @@ def batch_axis(axes: Mapping[str, Any]) -> str | None:
 
 
 def query_of(axes: Mapping[str, Any]) -> Query:
-    """Return how many tokens each request of the bucket has. Return `mixed` if the value of that axis is not a number
-    (`q_len=mixed`). Return 1 if there is only a batch axis, as in decoding, and None if no axis shows the number."""
+    """Return how many tokens each request of the bucket has. Return `mixed` if the axis for this number has a value
+    that is not a number (`q_len=mixed`). Return 1 if there is only a batch axis, as in decoding. Return None if no axis
+    shows how many tokens a request has."""
     for name in QUERY:
         if name in axes:
             return axes[name] if _is_count(axes[name]) else "mixed"

@@ -34,7 +34,7 @@ def tree_of(lines: Sequence[str] | None) -> ast.Module:
 
 _FORMATS = ("__format__", "__repr__", "__str__")
 CODE_OF_CAUSE = {"unjoined-stream": "GS603", "foreign-stream": "GS604"}
-"Causes of a `Diagnosis` that determine the rule without the event -> the code of the rule."
+"Cause of a `Diagnosis` -> the code of the rule, for causes that determine the rule without the event."
 _BY_INDEX = frozenset({"aten::index_put_", "aten::_index_put_impl_", "aten::_to_copy"})
 "In a store through an index tensor, these operations copy the stored value to the device."
 _OF_MASK = "aten::_nested_tensor_from_mask_left_aligned"
@@ -93,8 +93,8 @@ def code_of(event: StepEvent, ops: OpTable) -> str | None:
 
 
 def how_of(event: StepEvent, code: str, ops: OpTable) -> str | None:
-    """Return the `how` of an event, with the same meaning as in events of scan: it selects one of the rule's messages,
-    and None selects the default."""
+    """Return the `how` of an event. As in events of scan, `how` selects one of the rule's messages, and None selects
+    the default message."""
     if reader_of(event, code) is not None:
         return "inside"
     if code == "GS106":
@@ -139,8 +139,8 @@ def _read(event: StepEvent, method: str, ops: OpTable) -> str:
 
 
 def _of_torch_function(event: StepEvent, ops: OpTable) -> str | None:
-    """Return the rule for a call of a function of torch that is known to wait. The user's code does not contain the
-    read inside this function."""
+    """Return the rule for a call of a torch function that is known to wait. The read of the device is inside this
+    function, not in the user's code."""
     name = event.called or ""
     entry = ops.python(name)
     kinds = {"read": _READING, "extent": _READING[:2]}.get(event.kind, _READING[:1])
@@ -166,14 +166,15 @@ def _to_device(event: StepEvent, method: str, ops: OpTable) -> str:
 
 
 def _tabled(event: StepEvent, ops: OpTable, kinds: tuple[str, ...]) -> str | None:
-    """Return the rule's code from the op table: that of the torch function, else that of the aten op."""
+    """Return the rule's code from the op table. The entry of the torch function is tried before the entry of the aten
+    op."""
     via = event.via or ""
     return _code_in([(via, ops.python(via)), ("", ops.aten(event.op)), (event.op, ops.python(event.op))], kinds, event)
 
 
 def _code_in(entries: Sequence[tuple[str, Op | None]], kinds: Sequence[str], event: StepEvent) -> str | None:
-    """Return the rule of the first effect of these kinds, which are tried in their order. An effect that needs a tensor
-    for some parameter is used only if the call may pass a tensor there."""
+    """Return the rule of the first effect that has one of these kinds. The kinds are tried in order. An effect that
+    needs a tensor for some parameter is used only if the call may pass a tensor for it."""
     node = node_at(event.frames, event.span)
     found: list[Effect] = []
     for name, entry in entries:
@@ -206,7 +207,7 @@ def _argument(node: ast.expr) -> Argument:
 
 
 def _in_slice(event: StepEvent) -> bool:
-    """Return whether the index that ran is a slice, or has a slice among its dimensions."""
+    """Return whether the index expression that ran is a slice, or contains a slice for one of its dimensions."""
     node = node_at(event.frames, event.span)
     index = node.slice if isinstance(node, ast.Subscript) else node
     return any(isinstance(part, ast.Slice) for part in (index.elts if isinstance(index, ast.Tuple) else [index]))
@@ -259,7 +260,7 @@ class _Nodes:
 
     functions: tuple[NamedFunction, ...] = ()
     by_span: Mapping[Span, ast.expr | ast.stmt] = field(default_factory=dict)
-    "The outermost expression that has this span, else the statement."
+    "Span -> the outermost expression with this span, or the statement if no expression has this span."
     statements: frozenset[Span] = frozenset()
 
 
@@ -315,7 +316,8 @@ def span_of(node: ast.expr | ast.stmt) -> Span:
 
 
 def statement_span(path: str, line: int) -> Span | None:
-    """Return the smallest statement that contains this line, with the statements that follow it on the line."""
+    """Return the span of the smallest statement that contains this line. Further statements that begin on the
+    statement's last line are included."""
     best: Span | None = None
     for first, column, last, end in _nodes(path).by_span:
         if first <= line <= last and (best is None or first > best[0]):

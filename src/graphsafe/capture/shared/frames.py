@@ -40,8 +40,8 @@ _CHANGING = {
     re.compile(r"(?i)\b(pid[ =:]+)\d+\b"): r"\1...",
     re.compile(r"(\[(?:(?:\d+\.){3}\d+|[\da-f:.]*::[\da-f:.]*)\]):\d+\b"): r"\1:...",
 }
-"""Patterns of addresses, of folders that `tempfile` makes, of process numbers and of the ports in messages of gloo ->
-their symbolic names."""
+"""Pattern -> the symbolic name that replaces its matches. The patterns match addresses, folders from `tempfile`,
+process numbers, and ports in messages of gloo."""
 _BETWEEN = (
     *("torch._compile", "torch._dynamo", "torch._jit_internal", "torch._ops", "torch._utils", "torch.utils._"),
     *("torch.nn.modules.module", "torch.overrides"),
@@ -94,7 +94,7 @@ def written_at(code: CodeType | None) -> CallSite | None:
 
 
 def _line_of_def(code: CodeType) -> int:
-    """Return the line of `def`. The first line of the code of a decorated function is that of its decorator."""
+    """Return the line of `def`. For a decorated function, the first line of the code object is the decorator's line."""
     lines = (linecache.getline(code.co_filename, code.co_firstlineno + more) for more in range(_MOST_DECORATOR_LINES))
     if next(lines, "").lstrip().startswith("@"):
         for more, text in enumerate(lines, start=1):
@@ -203,8 +203,8 @@ def running_line() -> CallSite | None:
 
 
 def stack_level() -> int:
-    """Return the `stacklevel` with which `warnings.warn` in the calling function names the innermost frame of the user.
-    If there is no such frame (`python -c`), the result names the outermost frame."""
+    """Return the `stacklevel` that the calling function passes to `warnings.warn`. The warning then names the user's
+    innermost frame. If there is no such frame (`python -c`), the result names the outermost frame."""
     frames = list(frames_from(sys._getframe(1)))
     levels = (level for level, one in enumerate(frames, 1) if is_user_file(one.f_code.co_filename))
     return next(levels, len(frames))

@@ -94,7 +94,7 @@ class Job:
     rank: int = 0
     ranks: int = 1
     rendezvous: str = ""
-    "The file through which the same child of all ranks connects. Each run has a new file."
+    "The file through which the children of one kind, one in each rank, connect. Each run has a new file."
     variables: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -1,6 +1,5 @@
 """Converts a child's absolute lines into a report's locations, whose paths are relative and whose columns are counted
-in code points. Also compares paths to the target's state, and names the memory that
-operations use."""
+in code points. Also compares the paths of pieces of state with each other, and names the memory that operations use."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ from graphsafe.report.model import CallSite
 
 @contextmanager
 def replaced(*changes: tuple[Any, str, Any]) -> Iterator[None]:
-    """Give each attribute (owner, name) another value in this block. If a class inherits an attribute, or if a class or
-    a module lacks it, the attribute is deleted from this owner at the end."""
+    """Give each attribute (owner, name) another value in this block. At the end, the old value is put back. If a class
+    or a module did not have the attribute itself, the attribute is deleted from it."""
     before = [(owner, name, _own(owner, name)) for owner, name, _ in changes]
     try:
         for owner, name, value in changes:

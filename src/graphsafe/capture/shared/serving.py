@@ -8,8 +8,8 @@ from typing import Literal
 from graphsafe.capture.shared.job import Job
 
 Import = Literal["prepare", "ahead", "follow"]
-"""The imports that a server makes for a job: `prepare` imports the target's file, `ahead` the imports at the beginning
-of its factory, and `follow` the libraries that the build child has imported."""
+"""The imports that a server runs for a job: `prepare` imports the target's file, `ahead` runs the imports at the
+beginning of its factory, and `follow` imports the libraries that the build child has imported."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ class Member:
     pool_bytes: int | None = None
     "Number of bytes by which the bucket's capture enlarged the shared pool."
     alone: dict[int, Values] = field(default_factory=dict)
-    "Number of a replay -> its results, taken before the next bucket was captured."
+    "Number of a replay -> the results that it had before the next bucket was captured."
     fresh: Values | None = None
     "The outputs of the reference's step on the inputs of replay 1. The reference built only this bucket."
     built_alike: bool = False
@@ -83,9 +83,9 @@ class Member:
         alike = alike and all(reach.hosts.get(path, text) == text for path, text in given.hosts.items())
         fresh: Values | None = expected.steps[0].outputs
         if random != given.random:
-            # The random weights of a model that the buckets share are drawn only once. So a later bucket draws other
-            # numbers for its own tensors than it would draw alone. This is no fault, so these tensors get the values of
-            # the reference.
+            # The random weights of a model that the buckets share are drawn only once. So the numbers that a later
+            # bucket draws for its own tensors differ from those that it would draw alone. This is not a fault, so these
+            # tensors get the values of the reference.
             drawn = _drawn(reach.tensors, built, given, earlier)
             for path in drawn & given.values.keys():
                 session.device.store(reach.tensors[path], given.values[path])
@@ -98,9 +98,9 @@ class Member:
         return bucket_name(self.axes)
 
     def warm_up(self) -> None:
-        """Warm up, and note whether the bucket finds state that other buckets left, such as a plan, and that still
-        exists afterwards. Such state changes the work of a step. Nothing is noted if other buckets have changed tensors
-        of this bucket, because such tensors are shared by design."""
+        """Warm up. Note whether the bucket found state that other buckets left, such as a plan, if this state still
+        exists after the warm-up. Such state changes the work of a step. Nothing is noted if other buckets have changed
+        tensors of this bucket, because such tensors are shared by design."""
         made, hosts, caches = self._state()
         self.session.warm_up()
         if any(made.get(path) != digest for path, digest in self.built.items()):
@@ -112,7 +112,8 @@ class Member:
         self.inherits = renumbered or stayed or hit
 
     def _state(self) -> tuple[Mapping[str, str], Mapping[str, str], Mapping[str, int]]:
-        """Return all state as digests and strings, the values on the host alone, and the sizes of caches."""
+        """Return three mappings: all state as digests and strings, then only the values on the host, then the sizes of
+        caches."""
         reach = reachable_state(self.session.subject)
         everything = {**self.session.device.digests(reach.tensors), **reach.hosts}
         return everything, reach.hosts, {path: size for path, (_, size) in reach.caches.items()}

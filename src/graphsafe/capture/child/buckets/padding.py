@@ -2,11 +2,11 @@
 requests.
 
 The padding rows are filled in several ways: with the values that engines use, and with leftovers of an earlier batch.
-`stale` fills padding rows with rows of another batch, as if a refresh had written only the live rows; integers get the
-largest value that the input has had. `zeros` and `dummy` (a repeated request) are the values with which engines fill
-padding. `nan` stands for memory that was never written. Each filling is replayed twice, because a padding row that
-writes into a cache affects only the next step. If results depend on the filling, an eager step on the live requests
-alone shows which filling gives the right results.
+`stale` fills padding rows with rows of another batch, as if a refresh had written only the live rows. Integers in
+padding rows become the largest value that the input has had. `zeros` and `dummy` (a repeated request) are the values
+with which engines fill padding. `nan` stands for memory that was never written. Each filling is replayed twice, because
+a padding row that writes into a cache affects only the next step. If results depend on the filling, an eager step on
+the live requests alone shows which filling gives the right results.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Rows:
     "Number of rows for each request in this dimension."
 
     def at(self, first: int, end: int | None) -> tuple[slice, ...]:
-        """Return the index of the rows of the requests from `first` up to `end`. The request `end` is excluded; None
-        includes the last request."""
+        """Return the index that selects the rows of the requests from `first` to `end`. The request `end` is excluded.
+        If `end` is None, the last request is included."""
         rows = slice(first * self.each, None if end is None else end * self.each)
         return (*[slice(None)] * self.dimension, rows)
 

@@ -101,7 +101,7 @@ class PartsKept(OperationMode):  # type: ignore[no-untyped-call]
     def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._fresh = {memory_key(one): one.untyped_storage().nbytes() for one in tensors}
-        "Memory that was not accessed yet -> its size in bytes."
+        "Memory that has not been accessed yet -> its size in bytes."
         self._kept: set[int] = set()
         "Memory whose first access was not a write of the whole memory."
         self.found: set[int] = set()

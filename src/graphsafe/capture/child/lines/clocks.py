@@ -3,8 +3,9 @@ thread may sleep for ten seconds, then change a setting that the step reads.
 
 The functions are replaced wherever the user's code refers to them: in the module `time`, in variables of modules and
 classes, in attributes and slots (`from time import monotonic`, `self.clock = time.time`), in closures, in default
-arguments and in `functools.partial`. Methods of dates that the code has stored (`self.now = datetime.now`) are replaced
-too. A reference inside a list, or inside a tuple that does not hold default arguments, still gets the true clock.
+arguments and in `functools.partial`. Stored methods of the date classes (`self.now = datetime.now`) are replaced too. A
+reference inside a list still leads to the true clock. So does a reference inside a tuple, unless the tuple holds
+default arguments.
 """
 
 from __future__ import annotations

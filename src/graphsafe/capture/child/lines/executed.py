@@ -37,7 +37,7 @@ class Store:
 @dataclass
 class Executed:
     """The lines that ran. `lines`: file -> its lines that ran. `stores`: (file, line) of a store -> the user's frames
-    when it first ran."""
+    when the store first ran."""
 
     lines: dict[str, set[int]] = field(default_factory=dict)
     stores: dict[tuple[str, int], tuple[CallSite, ...]] = field(default_factory=dict)
@@ -130,7 +130,8 @@ def lines_traced(ran: Executed, also: Trace | None = None) -> Iterator[None]:
 
 @functools.cache
 def stores_of(file: str) -> Mapping[int, frozenset[Store]]:
-    """Return, for each line, the attributes, elements and variables that it stores to and that outlive the call."""
+    """For each line, return the attributes, elements and variables to which the line stores, if they outlive the
+    call."""
     try:
         tree = ast.parse(Path(file).read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
@@ -148,8 +149,9 @@ def stores_of(file: str) -> Mapping[int, frozenset[Store]]:
 
 
 def _new_tensors(node: ast.AST) -> list[ast.AST]:
-    """Return the calls of methods in `_OF_TENSORS` whose results this node uses. These are calls on tensors, because
-    the methods of containers with these names return None. `x in seen or seen.add(x)` uses no result."""
+    """Return those calls of methods in `_OF_TENSORS` whose results are used in this node. These are calls on tensors,
+    because the methods of containers with these names return None. For example, `x in seen or seen.add(x)` does not use
+    the result of `add`."""
     if isinstance(node, (ast.Expr, ast.BoolOp, ast.Lambda, ast.ListComp)):
         return []
     calls = [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.Call)]

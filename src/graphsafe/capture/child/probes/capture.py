@@ -91,7 +91,7 @@ def _replay(session: Session, recording: Recording, unmatched: list[str], built:
 
 
 def copy_reference_state(session: Session, built: Mapping[str, torch.Tensor]) -> list[str]:
-    """Give the tensors of the step and of the refresh the values that they had in the reference after construction.
+    """Set the tensors of the step and of the refresh to the values that they had in the reference after construction.
     Return the names of tensors for which these values are missing."""
     if not wait_for_file(session, GIVEN):
         return []

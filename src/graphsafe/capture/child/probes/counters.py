@@ -1,10 +1,9 @@
-"""Finds the numbers on the host that steps change, and sets counters ahead to values at which Python may take another
-branch.
+"""Finds the numbers on the host that steps change, and moves counters forward to values at which Python may take
+another branch.
 
-A counter is a number, such as a number of steps or the time of a simulation, an array on the host, or the length of a
-list. Each step, together with its refresh, changes a counter by the same amount, so a program reaches the counter's
-later values. All counters are set ahead by the
-same number of steps, as if a program had run these steps.
+A counter is an array on the host, the length of a list, or a number (a number of steps, for example, or the time of a
+simulation). Each step, together with its refresh, changes a counter by the same amount, so a program reaches the
+counter's later values. All counters are moved forward by the same number of steps, as if a program had run these steps.
 """
 
 from __future__ import annotations
@@ -28,20 +27,21 @@ from graphsafe.capture.shared.frames import is_user_file
 from graphsafe.capture.shared.replaced import tracing
 
 SETTLING_STEPS = 64
-"State that has not changed since this many further steps is taken for settled."
+"State that no longer changes after this many further steps counts as settled."
 BEFORE = 2
-"After a jump, this many steps run before a counter comes to the value in question."
+"After a jump, this many steps run before a counter reaches the value in question."
 _AFTER = 3
-"The number of steps in which a counter comes to the value in question and passes it."
+"The number of steps in which a counter reaches the value in question and passes it."
 _MOST_JUMPS = 16
 _NEAR = 8
-"If a counter comes to another such value within this many steps, the steps go on to it without another jump."
+"""If a counter reaches another value in question within this many steps, the steps continue to that value without
+another jump."""
 _LONGEST = 64
 "The approximate limit on the number of steps after a jump."
 _FARTHEST = 10_000_000
 "No program is expected to run more steps than this."
 _SEARCHED = (1_000, 10_000, 100_000, 1_000_000)
-"A search first tries steps after these numbers of steps."
+"Numbers of further steps. A search first tries the step after each of these numbers."
 _NUMBERS = (int, float)
 _LARGEST = 2**53
 "Floats cannot represent all larger integers."
@@ -49,7 +49,7 @@ _LARGEST = 2**53
 
 @dataclass(frozen=True)
 class Settled:
-    """The state after some further steps, and what may count from then on."""
+    """The state after some further steps, and the arrays and lists that may count from then on."""
 
     reach: ReachableState
     counting: tuple[CountingArrays, GrowingLists]
@@ -98,9 +98,9 @@ class Counters:
             yield
 
     def look(self) -> tuple[str, ...]:
-        """Read the state after the step. Return the paths of the host state that still changes: its values differ from
-        those before all further steps and from those in the settled state. State that only the refresh reaches is left
-        out. State that alternates may be left out too."""
+        """Read the state after the step. Return the paths of the host state that still changes: each value differs from
+        the value before all further steps, and also from the value in the settled state. State that only the refresh
+        reaches is left out. State that alternates may be left out too."""
         self._after = reach_with_refresh(self._subject)
         self._bindings = Bindings(self._after)
         resets = {"reset": self._subject.reset, "events": dict(self._subject.events)}
@@ -122,7 +122,7 @@ class Counters:
         on_host = self._session.device.digests(self._session.on_host(self._after.tensors))
         found = [
             *_changed(self._after.hosts, self._settled.reach.hosts, self._early.hosts),
-            *_changed(on_host, self._before_on_host),  # Python may decide by the values of these tensors
+            *_changed(on_host, self._before_on_host),  # Python's decisions may depend on these values
         ]
         found += [
             f"len({path})" for path in _changed(self._after.lengths, self._settled.reach.lengths, self._early.lengths)
@@ -131,10 +131,10 @@ class Counters:
 
     def jumps(self, far: int | None) -> tuple[range, ...]:
         """Return the steps to run after each jump, nearest first. Step 0 is the step after the last one. `far` is a
-        step found by `first_departing`; if a counter is set back at a nearer jump, no program comes to this step."""
+        step that `first_departing` has found. No program reaches it if a counter is set back after a nearer jump."""
         moves, numbers = set(self._moves.values()), self._numbers()
         if self._subject.refresh is not None:
-            moves.add((self._steps + 1, 1))  # a refresh may decide by the number of the step
+            moves.add((self._steps + 1, 1))  # a refresh's decisions may depend on the step's number
         wanted = {far} if far is not None else set()
         wanted |= {ahead for move in moves for number in numbers for ahead in self._reached(number, *move)}
         found: list[range] = []
@@ -146,8 +146,9 @@ class Counters:
         return tuple(found[:_MOST_JUMPS])
 
     def _reached(self, number: float, value: float, by: float) -> Iterator[int]:
-        """Yield the largest number of steps after which a counter has not yet come to `number`. If the counter has
-        already passed `number`, its next multiple is used instead. Multiples of small numbers were reached before."""
+        """Yield the largest number of steps after which a counter has not yet reached `number`. If the counter has
+        already passed `number`, the next multiple of `number` is used instead. A small `number` is skipped, because
+        earlier steps have already reached a multiple of it."""
         if (number - value) * by <= 0:
             if by < 0 or number <= self._steps * by:
                 return
@@ -185,11 +186,12 @@ class Counters:
 
 
 def first_departing(try_ahead: Callable[[int], bool | None], time_left: TimeLeft) -> int | None:
-    """Find by bisection the first later step that departs from known paths, as the number of steps before it. Its
-    number need not stand in the code: Python may compare a ratio, a product or a sum of two counters.
+    """Find by bisection the first later step that departs from known paths. Return the number of steps before it. This
+    number need not occur in the code: Python may compare a ratio, a product or a sum of two counters.
 
-    `try_ahead(steps)` returns whether the step after so many steps is as before, or None if the step is impossible, for
-    example because a position is beyond its buffer. Return None if no step departs, or if the time is over."""
+    `try_ahead(steps)` returns whether the step after `steps` more steps takes a known path. It returns None if that
+    step cannot run, for example because a position is beyond its buffer. Return None if no step departs, or if the time
+    is over."""
     low, high, as_before = 0, 0, None
     for tried in count(1):
         ahead = (low + high) // 2 if high else next((far for far in _SEARCHED if far > low), low)
@@ -219,12 +221,13 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 
 def _is_usual(value: object) -> TypeGuard[float]:
-    """Return whether a value is a number that a counter may have or reach. NaN and infinity are no such numbers."""
+    """Return whether a value is a number that a counter may have or reach. NaN and infinity are not such numbers."""
     return _is_number(value) and abs(value) < _LARGEST
 
 
 def _is_near(value: object, expected: float) -> bool:
-    """Return whether a number has the expected value. A sum of floats may differ from it in its last digits."""
+    """Return whether a number has the expected value. The last digits may differ, because a sum of floats is
+    rounded."""
     return math.isclose(value, expected, rel_tol=1e-9) if isinstance(value, float) else value == expected
 
 

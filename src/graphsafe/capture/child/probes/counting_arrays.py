@@ -85,5 +85,6 @@ class CountingArrays:
 
 
 def _is_near(array: torch.Tensor | None, expected: torch.Tensor) -> bool:
-    """Return whether an array has the expected values. Sums of floats may differ from them in their last digits."""
+    """Return whether an array has the expected values. The last digits may differ, because sums of floats are
+    rounded."""
     return array is not None and array.shape == expected.shape and torch.allclose(array, expected, rtol=1e-6, atol=0.0)

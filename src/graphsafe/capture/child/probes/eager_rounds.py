@@ -54,7 +54,7 @@ ROUNDS = "rounds.pt"
 GOING_ON = "going-on.pt"
 "The file with the results of the continued eager rounds."
 MOST_ROUNDS = 256
-"The largest number of rounds that start with state put back."
+"The largest number of rounds before which state is put back."
 MOST_GOING_ON = 256
 _FIRST_EVENT = 64
 "The round before which the first event happens, counted from 0."
@@ -92,11 +92,13 @@ class Rounds:
     """The results of the eager rounds."""
 
     put_back: Sequence[str]
-    "State that steps change in place, and integers that the refresh changes. Both are put back before each round."
+    """The state that steps change in place, and the integers that the refresh changes. Both are put back before each
+    round."""
     steps_write: bool = True
     "Whether steps change state or inputs in place on the device. If so, state does not depend on the refresh alone."
     is_faithful: bool = False
-    "Whether each round sees everything that earlier refreshes wrote, because putting state back undoes none of it."
+    """Whether each round sees everything that earlier refreshes wrote. This is so if putting state back undoes none of
+    it."""
     steps: Sequence[StepResult] = ()
     skipped: int = 0
     "The number of later rounds that ran only their refresh, because no time was left for their steps."
@@ -112,9 +114,9 @@ def late_rounds(
     session: Session, kept: DeviceStateCopy, put: Callable[[int], None], run: Callable[[], Any]
 ) -> list[StepResult]:
     """Run rounds in which the device falls behind the host. In half of these rounds the device is busy during the
-    refresh, in the other half only during the step. graphsafe does not wait for the device: the device copies the
-    results in order, and puts its state back before each round. So only the delay can cause a difference. `put` sets
-    the inputs. Return nothing if the device cannot run behind the host."""
+    refresh. In the other half it is busy only during the step. graphsafe does not wait for the device: the device
+    copies the results in order, and puts its state back before each round. So only the delay can cause a difference.
+    `put` sets the inputs. Return nothing if the device cannot run behind the host."""
     found = []
     for number in LATE_INPUTS:
         kept.put_back(in_order=True)
@@ -191,7 +193,7 @@ class _Eager:
         return [replace(one, refreshed=value) for one, value in zip(found, values, strict=False)]
 
     def step(self, k: int) -> None:
-        """Run the step of a replay before the rounds."""
+        """Before the rounds, run the step that corresponds to replay `k`."""
         before = self._digests()
         if self.watch is None or k > 1:
             self.session.path_step()
@@ -296,7 +298,7 @@ def run(job: Job, channel: Channel) -> None:
     rounds = _run(job, channel)
     if rounds is not None:
         # The refresh may have failed because graphsafe put back counts that steps keep. A program puts nothing back.
-        # The target is built again, because to put its objects back, graphsafe would have to keep them alive.
+        # The target is built again: putting the old objects back would mean that graphsafe keeps them alive.
         try:
             _run(job, channel, rounds)
         except TargetError:
@@ -304,8 +306,8 @@ def run(job: Job, channel: Channel) -> None:
 
 
 def _run(job: Job, channel: Channel, early: Rounds | None = None) -> Rounds | None:
-    """Run the rounds and save them. If they fail early, return them instead. `early` are such rounds of a first call.
-    In the second call no state is put back, and of the two series of rounds, the longer one is saved."""
+    """Run the rounds and save them. If they fail early, return them instead. A second call, in which no state is put
+    back, gets these rounds as `early`, and saves the longer of the two series."""
     with opened(job, channel) as session:
         given = given_reference(session)
         if given is None:

@@ -1,5 +1,5 @@
 """Finds lists on the host that grow by the same number of elements in each step, such as the tokens of a sequence or a
-history of losses. Python may decide by their length."""
+history of losses. Python's decisions may depend on their length."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from graphsafe.capture.child.state import ReachableState, held_at
 
 _SMALL = (bool, int, float, str)
-"Only lists of such values are lengthened: copies of their last elements are legal elements."
+"Only lists of such values are lengthened, because a copy of the last element is then a legal element."
 
 
 _MOST_AT_ONCE = 8

@@ -41,7 +41,7 @@ from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.probes.horizon import USUAL_STEPS, Departure, Horizon, Under
 
 LATER_STEPS = 1024
-"""The number of further steps, if time allows and if a refresh or host state may change Python's later decisions. See
+"""This many further steps run if time allows, and if a refresh or host state may change Python's later decisions. See
 also `USUAL_STEPS`."""
 _CPU_SECONDS, _SECONDS = 3.0, 20.0
 "No further step starts after this many seconds of CPU time, or this many seconds in total; see `_go_on`."
@@ -53,8 +53,8 @@ _CLOCK_STEPS = 2
 _LATER_CLOCKS = (1.0, 3.0)
 "After this many seconds of CPU time, or of total time, no further clock settings are tried."
 _MOST_PATHS = 64
-"""If further steps take other paths than the captured step, at most this many of these paths are recorded. A step with
-more paths depends on a changing number."""
+"""If further steps take paths that differ from the path of the captured step, at most this many of these paths are
+recorded. A step with more paths depends on a changing number."""
 _MANY_PATHS = 8
 "If steps take more new paths than this and no path repeats, rounds cannot test the paths that later steps will take."
 _MOST_PROPOSALS = 8
@@ -78,11 +78,12 @@ class _Ahead(StepAhead):
         super().__init__(session, is_excluded)
         self._most = most
         self._turns: list[tuple[Operation, ...]] = []
-        "The paths of further steps in order, without immediate repetition; () stands for the captured path."
+        """The paths that further steps took, in order. Equal paths in a row are listed once. () stands for the captured
+        path."""
         self._drifts = False
         "Whether there were many paths and none of them repeated. Later steps are then expected to take more new paths."
         self._changing: tuple[str, ...] = ()
-        "Numbers on the host that steps still change after the last further step."
+        "Numbers on the host that are still changing when the further steps end."
         self._settled: Settled | None = None
         "The state after `SETTLING_STEPS` further steps."
         self._counters: Counters | None = None
@@ -208,7 +209,7 @@ class _Ahead(StepAhead):
         return True
 
     def _jump(self) -> None:
-        """Set counters ahead to values at which Python may decide differently, and run steps there."""
+        """Move counters forward to values at which Python may decide differently, and run steps from there."""
         if not self._counters or self._most <= USUAL_STEPS or not self._works():
             return
         self._under, time_left = "further steps", TimeLeft(_CPU_SECONDS_AHEAD, _SECONDS)
@@ -224,7 +225,8 @@ class _Ahead(StepAhead):
                 self._counters.set_ahead(0)
 
     def _try_ahead(self, counters: Counters, ahead: int) -> bool | None:
-        """Run the step after `ahead` more steps. Return whether its path is known; None if it cannot be reached."""
+        """Run the step after `ahead` more steps. Return whether the step's path is known. Return None if the step
+        cannot be reached."""
         counters.set_ahead(ahead)
         self._number = self._last + ahead
         if not self._one_more_step():

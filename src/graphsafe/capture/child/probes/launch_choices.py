@@ -1,9 +1,9 @@
 """Captures the step again after each event, to find launch choices that the first graph froze.
 
-A step may choose its kernel, its grid or its number of parts by a length that only the host knows. Replays then give
-the right values at every length, and only their time shows that the choice was made for another length (vllm#51119). So
-the first graph and a new graph are replayed in turn on the same state and timed. If the device has no clock, the report
-names the other choice without its cost.
+The kernel, the grid or the number of parts that a step chooses may depend on a length that only the host knows. Replays
+then give the right values at every length, and only their time shows that the choice was made for another length
+(vllm#51119). So the first graph and a new graph are replayed in turn on the same state and timed. If the device has no
+clock, the report names the other choice without its cost.
 
 This probe runs in a separate child, after all replays were found to be right, so that its captures cannot disturb their
 comparison.

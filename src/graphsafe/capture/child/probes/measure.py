@@ -1,7 +1,7 @@
 """Measures what a graph costs and saves: the size of its pool, the peak memory of a step, and the time of an eager step
 and of a replay.
 
-It runs in a separate process, and no other process uses the device meanwhile.
+This runs in a separate process while no other process uses the device.
 """
 
 from __future__ import annotations

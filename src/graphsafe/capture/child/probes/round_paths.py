@@ -1,9 +1,9 @@
-"""Notes the path that each eager round takes, and the results that depend on the operations in which this path differs
-from the usual path.
+"""Notes the path that each eager round takes. Also notes the results that depend on the operations in which this path
+differs from the usual path.
 
-Further steps (`horizon.py`) may take other paths than the captured one. Rounds prove that such a path computes the same
-as the captured one under two conditions: an eager round takes the path, and the round's results can show a difference.
-A maximum, for example, often stays the same although its inputs differ.
+The paths of further steps (`horizon.py`) may differ from the captured one. Rounds prove that such a path computes the
+same as the captured one under two conditions: an eager round takes the path, and the round's results can show a
+difference. A maximum, for example, often stays the same although its inputs differ.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class PathWatch:
         self._varying = frozenset(horizon.varying)
         self._seen = PathSeen(session.is_on_gpu)
         self._steady: tuple[PathSeen, list[str], dict[str, int]] | None = None
-        "The operations, the calls and the addresses of the results of a round on the usual path of further steps."
+        """For a round that took the usual path of further steps: its operations, its calls, and the addresses of its
+        results."""
         self.is_needed = bool(self._others)
         "Whether further steps have taken other paths."
 

@@ -131,7 +131,7 @@ class _Compared:
                 fired = () if event is None else (Fired(event, place, elsewhere, checks),)
                 self._result = replace(self._result, moved=elsewhere, after=fired, freed=is_last)
                 self._moved_at = of_inputs
-            # State that moves in every round causes no harm by moving, so only state that has not moved yet is watched.
+            # If state moves in every round, its moves cause no harm. So only state that has not moved yet is watched.
             steady = {path: place for path, place in steady.items() if now.get(path) == place}
 
     def _before_replay(self, kept: DeviceStateCopy, step: StepResult, is_last: bool) -> None:

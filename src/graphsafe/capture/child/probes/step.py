@@ -145,7 +145,7 @@ def _memory_events(session: Session) -> tuple[Sequence[MemoryEvent], int]:
 
 
 def _collectives_let_go(session: Session) -> None:
-    """Wait until the threads of the backend have let go of the tensors of finished collectives.
+    """Wait until the threads of the backend have released the tensors of finished collectives.
 
     The threads hold a tensor for a moment after `wait()`. Without this pause, the memory in use would differ from run
     to run.

@@ -20,7 +20,7 @@ from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.horizon import Aspect, Departure, Under
 
 EARLY = 3
-"""Number of first steps in which changed numbers and memory are ignored. Twin captures cover such changes, and also
+"""In this many first steps, changes of numbers and of memory are ignored. Twin captures cover such changes, and also
 check whether they have an effect."""
 _SEED = 50_000
 _MOST_BYTES = 64 * 2**20
@@ -45,7 +45,7 @@ class StepAhead:
         self._read_state()
         self._expected: list[tuple[Operation, Place]] = []
         self.writers: dict[str, tuple[CallSite, ...]] = {}
-        "State -> the line of the recorded step that wrote it last."
+        "Path of state -> the line of the recorded step that wrote this state last."
         self._used: set[str] = set()
         "The paths of the state that operations of the recorded step use."
         self._found: list[str] = []

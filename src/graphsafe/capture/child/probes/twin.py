@@ -84,7 +84,7 @@ class Twins:
         self._captures = 1
         self._opaque = bool(decisive.opaque_nodes())
         self._eager_error: str | None = None
-        "The error of an eager step after a further capture failed."
+        "The error of the eager step that was run because a further capture had failed."
         self._before = PreCaptureState(session)
         self._decisive = decisive
         self._first: Recording = decisive
@@ -237,7 +237,8 @@ class Twins:
         return causes, None if causes else "elsewhere"
 
     def _rebound_by_refresh(self, keys: set[Key]) -> list[Cause]:
-        """Return tensors that the refresh rebinds, if captures before and after it differ in one of `keys`."""
+        """Return tensors that the refresh rebinds, if captures before and after a call of the refresh differ in one of
+        `keys`."""
         session = self._session
         if session.subject.refresh is None:
             return []
@@ -308,8 +309,8 @@ class Twins:
 
 def _run_steps(session: Session) -> bool:
     """Run further steps, and return whether they ran and succeeded. State on the device is put back after each step, so
-    that positions do not run out of their buffers. If there is a refresh, its rounds compare the values of that many
-    steps, and nothing runs here."""
+    that positions do not run out of their buffers. If there is a refresh, nothing runs here, because its rounds already
+    compare the values of as many steps."""
     if session.subject.refresh is not None or session.ranks.size > 1:
         return False
     session.channel.phase("further steps before a last capture")
@@ -348,7 +349,8 @@ def _key(one: Difference) -> Key:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Stop garbage collection in this block. Blocks freed in the middle of one capture would change its pool."""
+    """Stop garbage collection in this block. Blocks that are freed in the middle of a capture would change the
+    capture's pool."""
     gc.collect()
     gc.disable()
     try:

@@ -29,7 +29,7 @@ class _Result:
 
 
 class TwinReplays:
-    """Replays of two captures, from the state and on the inputs of the same rounds."""
+    """Replays of two captures. In each round, both graphs start from the same state and have the same inputs."""
 
     def __init__(self, session: Session, repeats: bool) -> None:
         """`repeats` says whether eager steps of the reference repeat bit for bit."""

@@ -52,7 +52,8 @@ def count_from(text: str) -> Any:
 
 
 def position_of(iterator: Any) -> int | None:
-    """Return the number of elements taken; None at the end, where the iterator has dropped its sequence."""
+    """Return how many elements the iterator has returned. Return None at the end, where the iterator has dropped its
+    sequence."""
     reported = iterator.__reduce__()
     return reported[2] if len(reported) > 2 else 0 if len(reported[1][0]) else None
 
@@ -122,7 +123,8 @@ class _InContext:
 CELL: Any = types.CellType.cell_contents
 "The descriptor of the content of a closure's cell."
 CONTEXT = _InContext()
-"The descriptor of a context variable: a slot with it is where the current context stores the variable."
+"""The descriptor of a context variable. A slot with this descriptor is the place where the current context stores the
+variable."""
 
 
 def referent_of(reference: Any) -> Any:

@@ -41,7 +41,8 @@ def inputs_of(subject: Subject) -> dict[str, torch.Tensor]:
 
 
 def tensors_in_arguments(subject: Subject, in_objects: bool) -> dict[str, torch.Tensor]:
-    """Return the tensors of the step's arguments, with those in plain objects of the user's classes if `in_objects`."""
+    """Return the tensors of the step's arguments. If `in_objects` is set, tensors in plain objects of the user's
+    classes are included."""
     inside = ObjectWalk()
     numpy: Any = sys.modules.get("numpy")  # a target with arrays has imported numpy
     with torch._C.DisableTorchFunction():

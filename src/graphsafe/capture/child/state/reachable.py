@@ -1,6 +1,6 @@
 """Finds everything that a step can reach, in one walk over its callable and its arguments, and everything in its
-results. Nothing in the results may be left out silently; this differs from state. An object of an unknown class counts
-as unreadable if it holds tensors that cannot be reached through its attributes."""
+results. In results, unlike in state, nothing may be left out silently. An object of an unknown class counts as
+unreadable if it holds tensors that cannot be reached through its attributes."""
 
 from __future__ import annotations
 

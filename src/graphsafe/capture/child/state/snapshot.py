@@ -1,5 +1,5 @@
-"""State at one moment, to be put back later: the bindings of names, and the values of tensors. Also undoes the changes
-of steps quickly and many times, for measurements and long runs."""
+"""The state at one moment, to be put back later: the bindings of names, and the values of tensors. Also undoes the
+changes of steps quickly and many times, for measurements and long runs."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class Snapshot:
         self.digests = device.digests(reach.tensors)
         small = smallest(reach.tensors, _VALUE_BYTES)
         self.values = {path: device.to_host(tensor) for path, tensor in small.items()}
-        "Host copies of as many tensors as the limit of bytes allows, the smallest first."
+        "Host copies of tensors. The smallest tensors are copied first, until the limit of bytes is reached."
 
     def put_back(self, put_back_tensors: Callable[[], None] | None = None) -> None:
         """Put back containers, then tensors, and call the user's `reset`. If the function `put_back_tensors` is given,

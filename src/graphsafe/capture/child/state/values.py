@@ -76,7 +76,8 @@ def key_text(key: Any) -> str | None:
 
 
 def dotted(dot: str, name: Any) -> str:
-    """Join a path and an attribute's name, which may be any object if set by hand. `dot` is empty or ends in a dot."""
+    """Join a path and an attribute's name. A name that was set by hand may be any object. `dot` is empty or ends in a
+    dot."""
     if type(name) is not str:
         return f"{dot}[{key_text(name) or '...'}]"
     return dot + (name if name.isascii() else name.encode("utf-8", "backslashreplace").decode())

@@ -57,7 +57,7 @@ class ObjectWalk:
         "The visited objects, in order."
         self._named: set[tuple[int, str]] = set()
         self._paths: set[str] = set()
-        "The paths of all items that were found so far."
+        "The paths of all items that have been found so far."
 
     def run(self, roots: Mapping[str, Any], handler_of: Callable[[type], Handler | None]) -> ReachableState:
         """Visit the roots and all objects that they refer to, nearest first."""
@@ -135,7 +135,7 @@ class ObjectWalk:
                         self.enqueue([(f"{dot}{name}.{part}", inner[part], inner, part)])
 
     def enqueue(self, items: Iterable[Item]) -> None:
-        """Add numbers and strings to the reach at once, and put all other objects on the queue."""
+        """Add numbers and strings to the reach immediately, and put all other objects on the queue."""
         reach, todo = self.reach, self.todo
         for item in items:
             self._paths.add(item[0])
@@ -243,8 +243,9 @@ replays."""
 
 
 def in_order(elements: Any, handler_of: Callable[[type], Handler | None]) -> tuple[list[Any], bool]:
-    """Return the elements of a set that are not numbers or strings, ordered by their contents right after construction,
-    because Python orders them by address. The second result says whether all elements have different contents."""
+    """Return the elements of a set that are not numbers or strings. They are ordered by the contents that they had
+    right after construction, because Python orders them by address. The second result says whether all elements have
+    different contents."""
     objects = [element for element in elements if not issubclass(type(element), SCALARS)]
     if len(objects) < 2:
         return objects, True

@@ -88,8 +88,8 @@ class CudaRecording:
         """Return the differences between this and another recording. Raises NotComparable if the driver does not show
         the nodes."""
         assert isinstance(other, CudaRecording)
-        # A traced recording may have other nodes than a plain one, because a dispatch mode changes the launches of
-        # compiled code. The places of the traced recording may then belong to other nodes.
+        # The nodes of a traced recording may differ from those of a plain one, because a dispatch mode changes the
+        # launches of compiled code. The places of the traced recording may then belong to other nodes.
         pools = (tuple(self.graph.pool()), tuple(other.graph.pool()))
         return differences(self._nodes, other._nodes, pools, Segments.now(), other.places)
 

@@ -16,7 +16,7 @@ import torch
 from graphsafe.capture.device.bits import bytes_digest
 
 _GROUP_WORDS = 1 << 21
-"Number of words that are hashed at once. Intermediate results take several times as much memory as these words."
+"Number of words that are hashed together. Intermediate results take several times as much memory as these words."
 _WORD = 8
 
 

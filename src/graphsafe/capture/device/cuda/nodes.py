@@ -28,7 +28,7 @@ from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.twin import Difference
 
 _WORD = 8
-"Number of bytes that are compared at once. These bytes hold one address, or one or two scalars."
+"Number of bytes that are compared as one word. These bytes hold one address, or one or two scalars."
 _NEWEST_CALLS = (
     "cuGraphKernelNodeGetParams_v2 cuKernelGetName cuFuncGetName cuKernelGetParamInfo cuFuncGetParamInfo "
     "cuStreamGetCaptureInfo_v2 cuGraphGetEdges_v2"

@@ -72,8 +72,8 @@ def races_of(raw_graph: int, touched: MemoryTouched) -> tuple[Race, ...]:
 
 
 def _reached(edges: Sequence[tuple[int, int]]) -> dict[int, set[int]]:
-    """Return, for each node, all nodes that follow it on some path. A capture adds each node after the nodes for which
-    it waits."""
+    """Return, for each node, all nodes that follow it on some path. A capture adds a node only after the nodes for
+    which this node waits."""
     following: dict[int, list[int]] = {}
     for one, other in edges:
         following.setdefault(one, []).append(other)

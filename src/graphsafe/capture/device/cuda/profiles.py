@@ -57,7 +57,7 @@ class Lines:
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
-        "`/folder/cache.py:41` -> the index in a mark."
+        "Line, such as `/folder/cache.py:41` -> the line's index in the name of its mark."
 
     @property
     def places(self) -> list[str]:

@@ -24,9 +24,10 @@ argument has space."""
 _WORD = 8
 _MOST_DIMENSIONS = 25
 _SIZES = 4 + 12 * _MOST_DIMENSIONS
-"Bytes of a struct of sizes: the number of dimensions (4 bytes), and a divisor of three numbers for each dimension."
+"""The number of bytes in an `OffsetCalculator` before its strides: 4 for the number of dimensions, and 12 for the
+divisor of each dimension."""
 _STRIDES = 4 * _MOST_DIMENSIONS
-"Number of bytes of the strides of one tensor."
+"The number of bytes that the strides of one tensor take."
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +59,11 @@ class _Layout:
     numbers: int
     "Byte offset of a list in the argument. The list gives, for each block, the tensor on which the block works."
     index: int
-    "Number of bytes of one entry of the list `numbers`."
+    "The number of bytes that one entry of the list `numbers` takes."
     blocks: int
     "The number of blocks for which there is space."
     tail: int = 0
-    "Number of bytes after the indices of the blocks' tensors and parts."
+    "The number of bytes at the end, after the lists with the tensor and the part of each block."
 
     @property
     def bytes(self) -> int:

@@ -48,7 +48,7 @@ def waits_patched(running: Running) -> AbstractContextManager[None]:
 
 
 def _reporting(running: Running, kind: StepEventKind, spelled: str, **data: Any) -> tuple[Any, str, Any]:
-    """Return the owner, the name and the replacement of the function that is spelled like this."""
+    """Return the owner, the name and the replacement of the function with this full name."""
     _, *folders, name = spelled.split(".")
     owner: Any = functools.reduce(getattr, folders, torch)
     original = getattr(owner, name)

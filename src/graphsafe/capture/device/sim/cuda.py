@@ -43,8 +43,8 @@ def replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
                 "is_current_stream_capturing": world.says_capturing,
             },
         ),
-        # If code imported `is_current_stream_capturing` before this device was entered, its copy still calls this
-        # private function.
+        # If code imported `is_current_stream_capturing` before this device was entered, the imported function still
+        # calls this private function.
         ([torch.cuda.graphs], {"_cuda_isCurrentStreamCapturing": world.says_capturing}),
         ([torch.cuda, torch.cuda.random], _random(world)),
         ([torch.cuda, torch.cuda.memory], _memory(world)),
@@ -238,7 +238,7 @@ def _accelerator(world: World) -> dict[str, Any]:
 def class_of(
     name: str, make: Callable[..., Any], is_instance: Callable[[Any], bool], attributes: Mapping[str, Any] | None = None
 ) -> type:
-    """Return a class that calls `make` when it is called, and `is_instance` for `isinstance`."""
+    """Return a class. A call of the class calls `make`, and `isinstance` calls `is_instance`."""
 
     class Kind(type):
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:

@@ -103,7 +103,7 @@ class SimDevice(Device):
     collectives: Literal["nccl", "gloo"] = "gloo"
 
     def __init__(self, index: int, table: OpTable, count: int = 1, shapes: bool = False) -> None:
-        """Make enough devices for `index`, and at least `count`. With `shapes`, the devices compute no values."""
+        """Make `count` devices, or more if `index` needs more. With `shapes`, the devices compute no values."""
         self.computes = not shapes
         self.name = f"sim:{index}"
         self.index = index

@@ -112,8 +112,7 @@ def op_name(func: Any) -> str:
 
 @functools.cache
 def _is_unknown(func: Any, table: OpTable) -> bool:
-    """Return whether an op's effects are unknown, because it belongs to another library or is newer than the op
-    table."""
+    """Return whether an op's effects are unknown: the op belongs to another library, or is newer than the op table."""
     name = op_name(func)
     namespace = name.partition("::")[0]
     if namespace in _OPEN_NAMESPACES:
@@ -135,8 +134,8 @@ _ON_PARTS = frozenset(
     getattr(torch.ops.aten, name)
     for name in ("_indices", "_values", "_nnz", "_coalesce", "coalesce", "is_coalesced", "sparse_dim", "detach")
 )
-"""Operations on sparse tensors for which it does not matter whether the tensor is coalesced, or which already wait
-according to the op table."""
+"""Operations on sparse tensors that need no check of whether the tensor is coalesced. Either this makes no difference
+to them, or they always wait according to the op table."""
 
 
 def _transfer(
@@ -155,7 +154,7 @@ def _transfer(
     # The result of `.to("cpu", non_blocking=True)` is in pinned memory.
     pinned = non_blocking
     if host is not None:
-        # PyTorch first copies a host tensor with another layout, in pageable memory.
+        # If the layouts differ, PyTorch first copies the host tensor to other memory, which is pageable.
         is_staged = source.stride() != destination.stride() if destination is not None else not source.is_contiguous()
         pinned = is_pinned(host) and not is_staged
     data = {"pinned": pinned, "non_blocking": non_blocking, "dtype": _dtype(source), "literal": literal}
@@ -239,8 +238,8 @@ def _mixed(one: int, other: int) -> RuntimeError:
 
 @functools.cache
 def _may_happen(func: Any, table: OpTable) -> bool:
-    """Return whether a call of an op can have an effect that stops a capture, or an effect `copies`, according to the
-    table.
+    """Return whether, according to the table, a call of an op can have the effect `copies` or an effect that stops a
+    capture.
 
     An effect that needs a tensor argument cannot occur if the op itself takes only numbers. In that case the Python
     function has read the tensor.
@@ -295,8 +294,8 @@ def _form(entry: Op, args: Sequence[Any], named: Mapping[str, Any]) -> Call:
 
 
 def _argument(value: Any, texts: bool) -> Argument:
-    """Return an argument in the op table's form. With `texts`, a tensor has a text that is equal for two views of the
-    same values."""
+    """Return an argument in the op table's form. With `texts`, a tensor is described by a string that is equal for two
+    views of the same values."""
     if value is None:
         return Argument("none", None)
     if isinstance(value, torch.Tensor):

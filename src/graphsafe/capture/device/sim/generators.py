@@ -1,4 +1,4 @@
-"""Random generators in the manner of a GPU's generator, which has a seed and an offset that every draw advances.
+"""Random generators that work like a GPU's generator: it has a seed, and an offset that every draw advances.
 
 The numbers come from the CPU's generator. For each operation this generator is seeded with (seed, offset), and it is
 restored afterwards. So the same state gives the same numbers in eager steps and in replays, and the host's own random
@@ -42,7 +42,7 @@ class Generator(torch._C.Generator):
         return super().__new__(cls)
 
     def __init__(self, index: int, world: Any, state: State | None = None) -> None:
-        """`index` is that of the device, and `world` the `World` of the device."""
+        """`index` is the device's index, and `world` is the device's `World`."""
         self.index = index
         self.state = state or State()
         self._world = world
@@ -99,7 +99,7 @@ class Generator(torch._C.Generator):
         return self
 
     def get_state(self) -> torch.Tensor:
-        """Return the state. During a capture, its offset includes the draws that were captured so far."""
+        """Return the state. During a capture, its offset includes the draws that have been captured so far."""
         offset = self.state.drawn if self._world.is_capturing() else self.state.offset
         words = self.state.seed.to_bytes(8, "little") + offset.to_bytes(8, "little")
         return torch.frombuffer(bytearray(words), dtype=torch.uint8).clone()

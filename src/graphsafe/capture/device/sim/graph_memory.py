@@ -68,7 +68,7 @@ def _unordered(nodes: Sequence[Node], ones: Sequence[int], others: Sequence[int]
         for sim_stream, lane in lanes.items():
             if sim_stream == one.sim_stream:
                 continue
-            # A lane begins with the nodes that run before `one`, and ends with those that run after it.
+            # `lane` begins with the nodes that run before `one`, and ends with the nodes that run after `one`.
             start = bisect_right(lane, one.seen.get(sim_stream, 0), key=lambda other: nodes[other].number)
             for at in range(start, len(lane)):
                 if one.is_before(nodes[lane[at]]):

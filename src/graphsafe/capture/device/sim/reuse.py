@@ -1,6 +1,6 @@
 """Finds memory that a capture frees on the stream that allocated it, although another stream may still use it.
 
-A GPU's allocator may give such memory to the next allocation on the first stream, unless `record_stream` defers its
+A GPU's allocator may use such memory for the next allocation on the same stream, unless `record_stream` defers the
 release. The simulated device never reuses memory of a capture, so its replays cannot show this error.
 """
 

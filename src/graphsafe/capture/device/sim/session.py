@@ -32,7 +32,7 @@ class Session:
         self.clocks: dict[SimStream, dict[SimStream, int]] = {origin: {origin: 0}}
         self.nodes: list[Node] = []
         self.escaped: list[StepEvent] = []
-        "Work that this process launched during the capture but that is not in the graph."
+        "The work that this process launched during the capture and that is not in the graph."
         self.first_error: Refusal | None = None
         self.first_event: StepEvent | None = None
         self.last_work: dict[SimStream, StepEvent] = {}
@@ -93,7 +93,8 @@ class Session:
         self.saved.clear()
 
     def unjoined(self) -> StepEvent | None:
-        """Return the last work on a stream if the capture's first stream never waited for it."""
+        """Return the last work of a stream that is not joined: the capture's first stream has not waited for this work.
+        Return None if all streams are joined."""
         seen = self.clocks[self.origin]
         for sim_stream, clock in self.clocks.items():
             if clock[sim_stream] > seen.get(sim_stream, 0):

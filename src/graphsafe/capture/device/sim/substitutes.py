@@ -268,7 +268,7 @@ def _grouped(lists: list[list[Any]], with_indices: bool = False) -> dict[Any, An
 
 
 def _placed(world: World, real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """A backward pass makes zeros and ones: put them on the device of the tensors from which the pass starts."""
+    """Put the zeros and ones that a backward pass makes on the device of the tensors from which the pass starts."""
     with world.within(Scope(via=world.here.scope.via, place=max_device_index((args, kwargs)))):
         return real(*args, **kwargs)
 

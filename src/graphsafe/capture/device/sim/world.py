@@ -30,8 +30,8 @@ LAUNCHED = frozenset(("kernel", "graph"))
 
 
 class _ThreadState(threading.local):
-    """State of which each thread has its own copy. A new thread starts with the process's first device and the default
-    streams."""
+    """The state of which each thread has its own copy. A new thread starts with the process's first device and the
+    default streams."""
 
     def __init__(self, device: int, streams: Sequence[SimStream]) -> None:
         self.device = device
@@ -73,8 +73,8 @@ class World:
         self.shapes: Shapes | None = None
         "The runner that computes shapes and no values; None if values are computed."
         self.unknown: dict[str, int] = {}
-        """Unknown effect of a step, with its line -> the number of the thread. The entries are in the order of the
-        effects."""
+        """Unknown effect of a step (with its line) -> the number of the thread in which it occurred. The entries are in
+        the order of the effects."""
         self.doubted = False
         "Whether the values of any memory depend on an unknown effect. The memory's tag names the effect."
         self.refusals_seen = 0

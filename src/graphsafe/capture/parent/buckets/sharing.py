@@ -45,7 +45,8 @@ class Sharing:
     _failed: list[FailedBucket] = field(default_factory=list)
 
     def run(self, candidates: Sequence[PoolMember]) -> None:
-        """Capture two or more candidates together. If a bucket ends the child, try again without that bucket."""
+        """Capture two or more candidates together. If the child ends because of a bucket, try again without that
+        bucket."""
         ordered = sorted(candidates, key=lambda one: (_size(one.axes), one.alone_bytes or 0), reverse=True)
         without: list[Axes] = []
         for _ in range(_MOST_TRIES):

@@ -33,7 +33,7 @@ def first_difference(by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None
     that issues no further collective.
 
     Return None if all ranks issue the same collectives. The lines of the calls may differ: the root of a broadcast may
-    call it on another line than the other ranks.
+    call it on a line of its own.
     """
     for at in range(max(map(len, by_rank), default=0)):
         here = {rank: calls[at] if at < len(calls) else None for rank, calls in enumerate(by_rank)}
@@ -54,8 +54,8 @@ def _unmatched(here: dict[int, Call | None], by_rank: Sequence[Sequence[Call]]) 
 
 
 def _without_partner(by_rank: Sequence[Sequence[Call]], rank: int, here: Mapping[int, Call | None]) -> Call | None:
-    """Return the call of this rank that has no partner in a rank that issues fewer calls. This call is the first call
-    of its operation from a line that none of the ranks with fewer calls reaches.
+    """Return this rank's call that has no partner in the ranks that issue fewer calls. It is the first call of the
+    operation on a line that none of these ranks reaches.
 
     A comparison by position alone could be wrong: it would pair this call with a later call of the rank that issues
     fewer calls.

@@ -22,7 +22,7 @@ _PATIENCE = 120.0
 _PLACES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _WHO = struct.Struct("3i")
-"The numbers of the process, its user and its group at the other end of a socket, as the kernel reports them."
+"The ids that the kernel reports for the other end of a socket: the ids of the process, of its user and of its group."
 
 
 @dataclass(frozen=True, slots=True)

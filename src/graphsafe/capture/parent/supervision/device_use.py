@@ -30,7 +30,7 @@ class DeviceStay:
     """Number of bytes that the child takes. None if the target has not been built yet, because the number is not known
     before that."""
     total: int | None
-    "Number of bytes of the device's memory, if known."
+    "The bytes of memory that the device has, if known."
     alone: bool = False
     "Whether no other child may enter."
     shared: bool = False
@@ -116,7 +116,7 @@ def ran_out_of_memory(reported: object) -> bool:
 _CORES = 3
 "Number of cores that the children of one device use at the same time."
 _BYTES = 8 << 30
-"Number of bytes of host memory for the children of one device."
+"The bytes of host memory that the children of one device need."
 
 
 def at_a_time() -> int:

@@ -72,9 +72,9 @@ class SharedServers:
         """Return a new server that has imported the file of the job's target. Return the reason if the import cannot be
         shared, and None if children cannot be forked.
 
-        The imports at the beginning of the factory are made too, if they can be shared. The first caller starts the
-        import, and waits until `deadline` at most. Other callers wait too. Meanwhile `check` is called again and again,
-        and may raise.
+        The new server also runs the imports at the beginning of the factory, if they can be shared. The first caller
+        starts the import, and waits until `deadline` at most. Other callers wait too. Meanwhile `check` is called again
+        and again, and may raise.
         """
         if self._clean is None:
             return None
@@ -151,11 +151,11 @@ class Server:
         return self.ready
 
     def branch(self, what: Import | None = None, job: Job | None = None, folder: str | None = None) -> Server | None:
-        """Fork another server from this server. The new server makes the job's imports if `what` is given. Return None
+        """Fork another server from this server. The new server runs the job's imports if `what` is given. Return None
         if this server is gone.
 
         The new server works in `folder`, or else in this server's folder, and its output is discarded. The new server
-        becomes `ready` or `gone` some time later. Several threads may call this method at once.
+        becomes `ready` or `gone` some time later. Several threads may call this method at the same time.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, open(os.devnull, "wb") as nothing:

@@ -48,7 +48,7 @@ class Supervisor:
         self.timeout = 300.0
         "Number of seconds allowed per child process."
         self.not_shared: str | None = None
-        "The reason why children make their imports themselves, or None."
+        "The reason why children run their imports themselves, or None."
         self.coordinator = Coordinator(1)
         "Coordinates the ranks of the target, whose children wait for each other."
         self._progress = progress
@@ -249,7 +249,7 @@ class Supervisor:
             server.close()
 
     def _may_be_due_to_forking(self, child: Child) -> bool:
-        """Return whether a build child may have failed because of shared imports. If so, the next build child makes its
+        """Return whether a build child may have failed because of shared imports. If so, the next build child runs its
         own imports."""
         how = None if child.end is None else child.end.how
         if how not in ("fault", "target") and (how != "crashed" or child.phase.startswith("try")):

@@ -129,7 +129,7 @@ class Call:
 
     @property
     def held(self) -> Mapping[str, torch.Tensor | None]:
-        """State that the break rebinds -> the tensor that captured code reads in its place."""
+        """Path of state that the break rebinds -> the tensor that captured code reads in its place."""
         return self._slots.before
 
     def run(self, earlier: Sequence[Call], handing: Callable[[], None] = lambda: None) -> Any:
@@ -160,7 +160,8 @@ class Call:
         return result
 
     def compare(self, later: Call) -> None:
-        """Raise GuardBroken if `later`, the same visit in another step, returned other values than this one."""
+        """Raise GuardBroken if the values that this visit returned differ from those of `later`, the same visit in
+        another step."""
         for name, first in self._first.items():
             self._pairs(name, first, later._first[name])
 
@@ -212,8 +213,8 @@ class Call:
         self._hand_over([])
 
     def _hand_over(self, pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
-        """Copy these pairs and the rebound state into the captured tensors, and bind the state to the captured tensors
-        again."""
+        """For each pair, copy the second tensor into the first. Also copy rebound state into the captured tensors, and
+        bind the state to these tensors again."""
         now = self._slots.tensors()
         rebound = {path: held for path, held in self.held.items() if held is not None and now.get(path) is not held}
         for path, held in rebound.items():

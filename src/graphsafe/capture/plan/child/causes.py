@@ -94,7 +94,7 @@ def _filled(answers: Answers) -> Iterator[Cause]:
 
 
 def rebindings(answers: Answers) -> dict[str, tuple[CallSite, ...]]:
-    """Return state that every step binds to a new tensor -> the lines that bind it."""
+    """Return the state that every step binds to a new tensor, each path with the line that binds it."""
     return {change.name: change.frames for change in changed_state(answers) if change.how == "rebound"}
 
 

@@ -56,8 +56,8 @@ class Groups:
             yield chosen[number][1] if number in chosen else group, op
 
     def _covered_by(self, region: Region) -> dict[int, tuple[int, Group]]:
-        """Return, for each call stack (by its number) that passes through a region, the depth of the region's function
-        in the stack, and the group."""
+        """For each call stack that passes through the region, return the depth of the region's function in the stack,
+        and the group. The keys are the numbers of the stacks."""
         if region not in self._covered:
             found: dict[int, tuple[int, Group]] = {}
             for number, frames in enumerate(self._frames):
@@ -118,7 +118,7 @@ def cheaper(log: Log, regions: Sequence[Region]) -> tuple[Region, ...]:
 
 
 def with_breaks(log: Log, regions: Sequence[Region]) -> Log:
-    """Return an estimate of the log of the same step with other breaks, from the operations alone."""
+    """Estimate, from the operations alone, the log that the same step would have with other breaks."""
     visits: list[Visit] = []
     ops: list[Op] = []
     last: Group = ()

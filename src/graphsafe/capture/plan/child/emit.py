@@ -210,7 +210,7 @@ class _Writer:
         return found
 
     def _place_of(self, source: Function, path: str) -> str:
-        """Return an attribute path of the target as code inside the method that binds it: `(self.load, "mean")`."""
+        """Return code that names an attribute of the target in the method that binds it: `(self.load, "mean")`."""
         first = source.first_argument
         owner = source.name.rpartition(".")[0]
         fn: Any = self._session.subject.fn

@@ -126,7 +126,8 @@ def _changes(one: Argument, two: Argument) -> bool:
 
 
 def _changed_containers(base: Log, other: Log, handed: Sequence[BreakValues]) -> Iterator[Need]:
-    """Yield the needs of captured lists and iterators that a break changes, because all replays share one object."""
+    """Yield a need for each list or iterator of captured code that a break changes: all replays would share the one
+    object of the capture."""
     for visit in base.visits:
         for name in set(visit.changed) - visit.taken:
             yield Need("defined", "GS702", f"`{name}` is changed", visit.frames, visit.number, name)
@@ -143,7 +144,7 @@ def _operations(base: Log, other: Log, assigned: Mapping[str, tuple[CallSite, ..
             for op, there in (*((op, ways[1]) for op in one[own]), *((op, ways[0]) for op in two[theirs])):
                 yield Need("block", "GS102", "some steps take another path", _first_apart(op.frames, there))
         return
-    # Views of another part of memory come first. Once a break hands such a view to the next segment, the operations
+    # Views of another part of memory come first. Once a break passes such a view to the next segment, the operations
     # that read it no longer differ.
     views = [
         before for before, after in zip(one, two, strict=True) if not before.launches and _other_view(before, after)
@@ -265,7 +266,8 @@ def _kept(log: Log, handed: Sequence[BreakValues]) -> Iterator[Need]:
 
 
 def _apart(one: Sequence[object], two: Sequence[object]) -> Iterator[tuple[slice, slice]]:
-    """Yield the parts in which two sequences differ. difflib does not compare a common beginning and end."""
+    """Yield the parts in which two sequences differ. difflib compares only the part between their common beginning and
+    their common end."""
     own, theirs = unlike(one, two)
     head, left, right = own.start, [hash(one[at]) for at in own], [hash(two[at]) for at in theirs]
     for tag, begin, end, start, stop in difflib.SequenceMatcher(None, left, right, autojunk=False).get_opcodes():

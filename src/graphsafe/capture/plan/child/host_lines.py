@@ -28,9 +28,9 @@ Lines = Mapping[str, Sequence[tuple[CallSite, ...]]]
 
 
 def host_causes(session: Session, answers: Answers) -> tuple[list[Cause], Snapshot]:
-    """Run some steps. Return the lines that change host state, as far as the step child did not find them, and the
-    lines that read changing host state. Also return the state from which the search for breaks starts. Raises
-    Unplannable and TargetError."""
+    """Run some steps. Return the lines that change host state (without those that the step child found) and the lines
+    that read changing host state. Also return the state from which the search for breaks starts. Raises Unplannable and
+    TargetError."""
     causes: list[Cause] = []
     changed = [change for change in changed_state(answers) if change.how in HOST_STATE]
     unknown = [change.name for change in changed if change.how in ("host", "changes") and not change.frames]

@@ -188,7 +188,7 @@ def _fixes(search: Search, planned: float, milliseconds: Callable[[float], float
     is the plan's coverage. The gain of a fix, alone and together with the fixes before it, is computed from a step's
     operations. Nothing is run."""
     roots: dict[CallSite, dict[CallSite, Cause]] = {}
-    "Line of the target -> the causes on it, each by its line in the file whose statements are split."
+    "Line of the target -> its causes. The key of each cause is the line in the file whose statements are split."
     for cause in search.causes:
         if not cause.derived:
             roots.setdefault(search.with_original_lines(cause).line, {}).setdefault(cause.line, cause)

@@ -202,9 +202,9 @@ def _need(search: Search, broken: GuardBroken) -> Need:
 
 
 def departure(session: Session, search: Search) -> str | None:
-    """Return the first difference between a later step and the first step in the code between breaks, or None. The
-    comparison changes the state. Raises GuardBroken if a break passes on another number or size before such a
-    difference is found."""
+    """Compare the code between breaks in a later step and in the first step. Return the first difference, or None. The
+    comparison changes the state. Raises GuardBroken if, before a difference is found, a break passes on another number
+    or size."""
     steps = _Steps(session, search)
     with cut(search.regions, steps.visit):
         ahead = run_further_steps(session, lambda: steps.inside)

@@ -210,7 +210,7 @@ class _Moved(ast.NodeTransformer):
 
 
 def mangled(name: str, owner: str | None) -> str:
-    """Return a name as Python changes it in a class, if it is private."""
+    """Return a private name in the form that Python gives it in the class `owner`. Return any other name unchanged."""
     if owner is None or not name.startswith("__") or name.endswith("__"):
         return name
     return f"_{owner.lstrip('_')}{name}"

@@ -51,7 +51,8 @@ class PlannedRecording:
         calls = [item for item in items if isinstance(item, Call)]
         self._outputs = outputs
         self._giver = next((one for one in reversed(calls) if one.handed.returns and one.latest is outputs), None)
-        "The break that returns the step's outputs, which are then new objects in each step; else None."
+        """The break that returns the step's outputs, or None if no break does. The outputs of a break are new objects
+        in each step."""
 
     @property
     def outputs(self) -> Any:

@@ -194,7 +194,8 @@ class Split:
         return text
 
     def named(self, function: Function, name: str) -> str:
-        """Return a variable's name, or for a part of a statement the expression in the target's file."""
+        """Return a variable's name. If the variable is a part of a split statement, return the part's expression in the
+        target's file."""
         if function.path not in self._origins:
             return name
         path, origins = self._origins[function.path]

@@ -105,7 +105,8 @@ class Visit:
     received: bool = False
     "Whether a later break, or the caller of the step, received the visit's return value."
     changed: tuple[str, ...] = ()
-    "Variables of the visit that hold a container which the break changed, or an iterator, which a break advances."
+    """Variables of the visit that hold a container that the break changed, or any iterator, because a break advances
+    iterators."""
     handed: frozenset[int] = frozenset()
     "Storages that the break passes to captured code."
     private: frozenset[int] = frozenset()

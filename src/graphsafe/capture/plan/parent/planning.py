@@ -85,7 +85,8 @@ class Planning:
         return plan
 
     def _search(self) -> Child:
-        """Run the planning child, again for each segment whose capture fails, with all failures so far."""
+        """Run the planning child. Run it again after each segment whose capture fails, and tell it all failures so
+        far."""
         known: list[SegmentFailure] = []
         job = self.job("plan")
         for _ in range(_MOST_CHILDREN):

@@ -49,7 +49,8 @@ def between(function: Function, regions: Iterable[Region]) -> Mapping[Region, tu
 
 
 def occurrences(function: Function, name: str) -> list[Region]:
-    """Return the statements with the variable; none if it cannot pass from break to break."""
+    """Return the statements in which the variable occurs. Return none if the variable cannot pass from break to
+    break."""
     found = [function.region_at(one) for one in function.statements() if name in _names(one)]
     legal = [region for region in map(function.legal, found) if region is not None]
     passes = len(legal) == len(found) and any(name in names for names in passed(function, legal).values())

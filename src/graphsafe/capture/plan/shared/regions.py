@@ -197,8 +197,8 @@ class Function:
 
     def grown(self, region: Region, name: str, to: Literal["defined", "used"]) -> Region | None:
         """Return a larger region, which reaches back to the last statement that assigns `name`, or forward to the last
-        statement that reads `name`. If there is no such statement on that side, take the last such statement anywhere.
-        Return None if there is no such statement at all, as for an argument."""
+        statement that reads `name`. If there is no such statement on that side, the region reaches to the last such
+        statement anywhere else. Return None if there is no such statement at all, as for an argument."""
         place = self.place(region)
         if place is None:
             return None
