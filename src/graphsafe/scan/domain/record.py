@@ -68,7 +68,7 @@ class Edge:
 
 @frozen.dataclass(frozen=True, slots=True)
 class Calls:
-    """The calls that lead to an event, with the arguments that it needs."""
+    """The calls that lead to an event. They pass the arguments for which the event happens."""
 
     edges: frozenset[Edge]
     begun: frozenset[str]
@@ -96,7 +96,8 @@ class Record:
     edges: dict[str, dict[Edge, None]] = field(default_factory=dict)
     "Function -> the places that call it."
     leading: dict[Place, Calls] = field(default_factory=dict)
-    "The calls that lead to each event. In the joined record: only events that some calls of their functions lack."
+    """Event's place -> the calls that lead to the event. The joined record leaves out events that happen in every call
+    of their function."""
     begun: set[str] = field(default_factory=set)
     "The functions that the driver read as roots."
     roots: dict[str, str] = field(default_factory=dict)
