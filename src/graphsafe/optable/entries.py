@@ -1,7 +1,7 @@
 """Entries of the op table, and the effects and results of a call according to an entry.
 
-Conditions are data. They are evaluated here, and their results depend only on a `Call`. A result is True or False. It
-is None ("perhaps") if it depends on an unknown argument of the call (`*args`, a value of unknown kind).
+Conditions are data. They are evaluated here, and their results depend only on a `Call`. A result is True, False or
+None. None ("perhaps") means that the result depends on an unknown argument (`*args`, a value of unknown kind).
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ EffectKind = Literal[
 ]  # fmt: skip
 """The kinds of effects of an operation. `branches`: the operation reads the device to choose the code that runs.
 `waits`: the operation is an explicit wait or query. `host-value`: the result is a Python value that differs from step
-to step, and a graph freezes it. `host-state`: the operation advances a count on the host, and replays do not."""
+to step, and a graph freezes it. `host-state`: the operation advances a count on the host, and replays do not advance
+it."""
 ResultKind = Literal[
     "tensor", "mask", "int", "float", "same", "reduction", "host", "shape", "none", "tuple", "self", "object"
 ]
@@ -71,7 +72,8 @@ TensorHint = Literal["value", "parameter", "step-input", "operand"]
 
 `value`: any value without other evidence. `parameter`: only a parameter of hot code, because arrays share some of these
 names but are rarely parameters of hot code. `step-input`: only an argument of a step. `operand`: only a value whose
-method has a device tensor as an argument, because methods of arrays accept none. Each kind includes the kinds after it.
+method has a device tensor as an argument, because methods of arrays accept no device tensors. Each kind includes the
+kinds after it.
 """
 HostArguments = Literal["none", "scalars", "tensors"]
 """The host tensors that a kernel on the device accepts as arguments. `scalars` are 0-d tensors, which the kernel takes
@@ -176,11 +178,11 @@ class Hit:
 class Result:
     """The result of an op.
 
-    Some kinds stand for a tensor at the op's `placement`. `mask` has the dtype bool, `int` and `float` have the dtype
-    of this name, `same` has the dtype of the first argument, and `tensor` has an unknown dtype. A `reduction` is a 0-d
-    tensor with values of kind `of`. `self` is the first argument itself, as for in-place methods. `tuple` has
-    `elements`; a single element stands for any number of them. `host` and `shape` are Python values. `object` is a
-    value that may contain device tensors.
+    Some kinds are tensors on the device that the op's `placement` names. `mask` has the dtype bool, `int` and `float`
+    have the dtype of this name, `same` has the dtype of the first argument, and `tensor` has an unknown dtype. A
+    `reduction` is a 0-d tensor with values of kind `of`. `self` is the first argument itself, as for in-place methods.
+    `tuple` has `elements`; a single element stands for any number of elements. `host` and `shape` are Python values.
+    `object` is a value that may contain device tensors.
     """
 
     kind: ResultKind

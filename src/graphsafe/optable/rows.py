@@ -66,7 +66,7 @@ def _effect(row: Mapping[str, Any]) -> Effect:
 
 
 def _read(kind: EffectKind, rule: str, how: str, param: str) -> Effect:
-    """Return the effect of a tensor that is passed for a number."""
+    """Return the effect of a call that passes a tensor for the parameter `param`, which takes a number."""
     return Effect(kind, rule, how, when=Condition(kinds={param: ("tensor", "tensors")}), only_if_certain=True)
 
 

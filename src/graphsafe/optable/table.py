@@ -63,7 +63,7 @@ class OpTable:
         return self.python(f"torch.Tensor.{name}")
 
     def tensor_hints(self, of: TensorHint) -> Set[str]:
-        """Return the methods and attributes that prove a value to be a tensor if code uses them on it."""
+        """Return names of methods and attributes. A value counts as a tensor if code uses one of these names on it."""
         return self._hints[of]
 
     @cached_property
@@ -91,8 +91,8 @@ class OpTable:
         return param in _TENSOR_PARAMS and param not in row.get("numbers", ())
 
     def aten(self, name: str, overload: str = "") -> Op | None:
-        """Return the entry of an aten op (`aten::nonzero`) for this overload, or the entry for all overloads, or
-        None."""
+        """Return the entry of an aten op (`aten::nonzero`) for this overload. If there is none, return the entry for
+        all overloads, or None."""
         index = self._by_aten.get((name, overload))
         return self._op(self._by_aten.get((name, None)) if index is None else index)
 

@@ -40,7 +40,7 @@ UNREADABLE = "GS900"
 MAX_COMPILED = 64_000_000
 "The largest size in bytes of a compiled rulebook."
 _FAMILY = re.compile(r"\D*\d")
-"Matches the beginning of a code that the codes of a family share: the letters and the first digit."
+"Matches the letters and the first digit of a code. All codes of a family begin with these."
 _KEPT = 16
 "The largest number of compiled rulebooks in the user's cache."
 
@@ -146,7 +146,8 @@ def rulebook_of(config: Config) -> Rulebook:
 
 
 def _with_levels(book: Rulebook, levels: Mapping[str, Level], where: str) -> Rulebook:
-    """Return the rulebook with configured levels. Raises RulebookError, in which `where` is the name of their key.
+    """Return the rulebook with configured levels. Raises RulebookError, in which `where` is the name of the key that
+    holds the levels.
 
     For GS401, a level for `GS401` takes precedence over a level for `GS4`.
     """
@@ -159,7 +160,8 @@ def _with_levels(book: Rulebook, levels: Mapping[str, Level], where: str) -> Rul
 
 
 def load_pack(pack: Path) -> tuple[Rulebook, frozenset[str]]:
-    """Return the rulebook with a pack's rules, and the pack's codes, to try a rule before it is used.
+    """Return the rulebook with a pack's rules, and the codes of these rules. This serves to try a rule before it is
+    used.
 
     Files in rules/ of a checkout may use codes of graphsafe's own rules. They then replace these rules. Raises
     RulebookError.
@@ -243,7 +245,8 @@ def _pack(pack: Path, root: Path | None, *, may_quote: bool) -> Mapping[str, Any
     """Return the data of a pack, which is a file or a folder of files. Raises RulebookError.
 
     A repository may name any file as a pack, for example one with the secrets of its CI, or a link to such a file. So
-    the error quotes nothing from the file unless `may_quote`, and about a pack outside of `root` it says nothing more.
+    the error quotes nothing from the file unless `may_quote`. If the pack is outside of `root`, the error does not even
+    say what is wrong with the file.
     """
     try:
         found = sorted(path for path in pack.iterdir() if path.suffix in (".yaml", ".yml")) if pack.is_dir() else [pack]
@@ -291,7 +294,7 @@ def _checksum(text: str) -> str:
 
 
 def _digest(files: Iterable[tuple[Path, bytes]]) -> str:
-    """Hash the files and rulefile.py, so that a change of the reader also invalidates the cache."""
+    """Hash the files and rulefile.py, so that a change of rulefile.py also invalidates the cache."""
     digest = hashlib.blake2b(Path(rulefile.__file__).read_bytes(), digest_size=16)
     for path, content in files:
         digest.update(f"\0{path.name}\0{len(content)}\0".encode())

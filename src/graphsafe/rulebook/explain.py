@@ -22,9 +22,9 @@ FAMILIES: Mapping[str, str] = {
     "GS8": "Declared against proven",
     "GS9": "graphsafe's own",
 }
-"Beginning of rule codes -> the common subject of these rules."
+"Prefix of rule codes -> the common subject of these rules."
 WIDTH = 120
-"The width of the texts in rule files. Texts of a page that are joined from parts are wrapped at the same width."
+"The width of the texts in rule files. If a text of a page is joined from parts, it is wrapped at the same width."
 _PREFIX = re.compile(r"[A-Z]+\d{0,2}")
 _CUDA_CODE = re.compile(r"(?:E|(?:CUDA )?error (?:code )?)(?P<named>\d{1,3})|(?P<plain>\d{3})", re.IGNORECASE)
 _LEAST_WORDS = 3
@@ -35,7 +35,7 @@ message."""
 def page_for(text: str, rulebook: Rulebook) -> str:
     """Return the page about a rule, a group of rules or an error. Raises RequestError if nothing is known.
 
-    `text` is a rule's code or name, the beginning of codes, the number or name of a CUDA error, or an error message.
+    `text` is a rule's code or name, a prefix of codes, the number or name of a CUDA error, or an error message.
     """
     word = text.strip()
     ruled = [

@@ -29,8 +29,8 @@ class LibraryModel:
     waits: bool = False
     returns: Returns = "unknown"
     unless: Mapping[str, int] = field(default_factory=dict)
-    """Arguments with which a call does not wait, each with its position. An `object` that is made with one of them is
-    unknown."""
+    """Arguments with which a call does not wait, each with its position. If a call that returns an `object` passes such
+    an argument, its result is unknown."""
 
 
 class Libraries:

@@ -25,7 +25,8 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """An example of the rule: the source of a module. Lines that the rule must find end with `# expect: CODE`."""
+    """An example of the rule: the source of a module. A comment `# expect: CODE` marks each line that the rule must
+    find."""
 
     title: str
     code: str

@@ -140,7 +140,8 @@ def _code(doc: Document, key: str, value: object) -> str:
 
 
 def _line_of(form: str, words: str) -> Convert:
-    """Return a check for one line that a regular expression matches. `words` describe the form."""
+    """Return a check for a text of one line that must match the regular expression `form`. In errors, `words` describe
+    the expected text."""
 
     def check(doc: Document, key: str, value: object) -> str:
         text = doc.line(key, value)

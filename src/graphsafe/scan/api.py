@@ -61,8 +61,8 @@ def scan_paths(
     called with the number of files read so far and the number of all files. `complain` is called with one line if the
     cache cannot be used. The scan then takes longer, but its report is the same. `buffers` maps absolute paths to
     contents that an editor has not saved. These files need not exist on disk, and a scan with buffers stores no
-    results. If `hot` is given, the scan adds to it the lines of the statements of hot code, by the absolute path of the
-    file. Raises RulebookError for a bad pack or an unknown code in `select` or `ignore`.
+    results. If `hot` is given, the scan adds the statements of hot code to it: the lines of each statement, by the
+    absolute path of the file. Raises RulebookError for a bad pack or an unknown code in `select` or `ignore`.
     """
     rulebook = rulebook or rulebook_of(config)
     Selection.of(config, rulebook)  # an unknown code fails before any file is read

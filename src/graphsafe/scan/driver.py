@@ -5,8 +5,8 @@ A root is a function at which hot code (code that runs in every step) begins.
 All files share one engine, since models share nearly all of the code that they run. The engine's answers do not depend
 on the order in which files and roots are read, so several processes can each read a part (`reading_pool.py`). When all
 roots have been read, the processes exchange three kinds of facts: the functions that are called, the values that
-constructor calls give to attributes, and the values that are passed to methods of which only the name is known. A
-second round of reading uses the last two facts.
+constructor calls give to attributes, and the values that are passed to methods whose class is not known. A second round
+of reading uses the last two facts.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Step:
 
     @property
     def is_shareable(self) -> bool:
-        """Whether any process can take the step. It can if the step refers neither to syntax trees nor to targets,
+        """Whether any process can read the step. This is so if the step refers neither to syntax trees nor to targets,
         which belong to one process."""
         receiver = self.receiver
         is_plain = receiver is None or (type(receiver) is Instance and receiver.given is None)
@@ -155,7 +155,7 @@ class Driver:
         return self._engine.budget.is_spent()
 
     def look_into(self, path: str) -> list[Step]:
-        """Return the steps that a file contains, or the configured targets for TARGETS. Failures are recorded."""
+        """Return the steps that a file contains. For TARGETS, return the configured targets. Failures are recorded."""
         if path == TARGETS:
             self._targets.update(configured_factories(self.project, self._config))
             return [Step("target", ref) for ref in self._targets]
@@ -304,7 +304,7 @@ class Driver:
         return NONE
 
     def take(self, step: Step) -> list[Step]:
-        """Read a step and return the steps that it leads to. Return no steps if this step was read before."""
+        """Read a step and return the steps that it leads to. Return no steps if this step has been read before."""
         if step in self._read or (step.kind == "root" and self._engine.budget.is_spent()):
             return []
         summary = self._engine.collect(lambda: self._take(step), step.ref)
@@ -378,8 +378,8 @@ class Driver:
         return self._engine.attributes.told(cls, step.ref) if captures else Arguments()
 
     def _host_parameters(self, ref: str) -> dict[str, Value]:
-        """Return the parameters to which all calls in steps pass host tensors. For an entry point, these are the calls
-        of unknown methods with its name."""
+        """Return the parameters to which all calls in steps pass host tensors. For an entry point, all calls of unknown
+        methods with the entry point's name are considered."""
         on_host = self._on_host.get(ref, {})
         if self._whys.get(ref, NO_REASON)[2] in (ENTRY_POINT, AROUND_GRAPHS):
             on_host = self._on_host.get(ref.rpartition(".")[2].rpartition("::")[2], on_host)

@@ -68,7 +68,7 @@ def _hand_out(
     """Give each process its own share, a few items at a time. A process that has finished its share gets items from the
     end of the largest share.
 
-    `seen` contains the steps that some process has taken or will take.
+    `seen` contains the steps that were sent to some process or wait to be sent.
     """
     queues: dict[Connection, deque[str | Step]] = {process: deque() for process in processes}
 
@@ -181,7 +181,7 @@ def _take_part(driver: Driver, connection: Connection, sent: set[Step]) -> None:
 
 
 def _shareable(driver: Driver, steps: Iterable[Step], sent: set[Step]) -> list[Step]:
-    """Return the steps that any process can take and that were not `sent` before. Read all other steps in this process
+    """Return the steps that any process can read and that were not `sent` before. Read all other steps in this process
     first."""
     shareable, waiting = [], [*steps]
     while waiting:

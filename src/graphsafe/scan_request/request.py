@@ -81,7 +81,7 @@ class ScanRequest:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The paths of a request to which one configuration applies, and its settings."""
+    """The paths of a request to which one configuration applies, and the settings of this configuration."""
 
     paths: tuple[Path, ...]
     others: tuple[Path, ...]

@@ -33,10 +33,10 @@ from graphsafe.version import __version__
 
 MAX_REPORTS = 16
 MAX_INDEXES = 2
-"The largest number of stored indexes, for each file of the project. The oldest are removed first."
+"The largest number of indexes that are stored per file of the project. The oldest are removed first."
 MAX_VERSIONS = 4
-"""The largest number of files with indexes, one per version of graphsafe, Python and libcst. The oldest are removed
-first."""
+"""Each set of versions of graphsafe, Python and libcst has its own file of indexes. At most this many of these files
+are kept. The oldest are removed first."""
 LEGAL = ""
 "The value stored for a file that is legal Python but has no index."
 
@@ -146,8 +146,8 @@ def _index_key(path: str, module: str, is_package: bool, content: str) -> str:
 def _report_key(
     wanted: Sequence[str], config: Config, confidence: Confidence, rulebook: Rulebook, contents: Iterable[str]
 ) -> str:
-    """Return the key of a report, a digest of everything that the report depends on. The working directory is part of
-    it, since paths are shown relative to it."""
+    """Return the key of a report, a digest of everything that the report depends on. The report depends on the working
+    directory too, because it shows paths relative to this directory."""
     ops = [digest(file.read_bytes()) for file in sorted((rulebook.home / "ops").glob("*.json"))]
     parts = (list(wanted), repr(config), confidence, rulebook.digest, ops, os.getcwd(), sorted(contents))
     return digest(repr(parts).encode("utf-8", "surrogateescape"))

@@ -1,4 +1,5 @@
-"""The user's secret key, with which cached rows are sealed. Nobody else can make a row that a scan accepts."""
+"""The user's secret key, with which the files of the cache are sealed. Nobody else can make a file that a scan
+accepts."""
 
 from __future__ import annotations
 

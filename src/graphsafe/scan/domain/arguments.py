@@ -12,8 +12,8 @@ from graphsafe.scan.domain.numbers import NO_STATE, both_states
 from graphsafe.scan.domain.values import UNKNOWN, Function, Passed, Unknown, Value, depends_on_step, holds_device
 
 TOP_LEVEL = 2
-"""The number of levels at which the scan reads the methods that assign an attribute. While a method of one level is
-read, an attribute has the values that the methods of the level below assign to it."""
+"""The highest level at which the scan reads the methods that assign an attribute. While it reads a method at one level,
+each attribute has the values that methods assign to it at the level below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class Arguments:
     positional: tuple[Value, ...] = ()
     keywords: Mapping[str, Value] = field(default_factory=dict)
     further: Value | None = None
-    """The value of each further argument that `*args` or `**kwargs` may pass, UNKNOWN if it is not known; None if there
-    are no further arguments."""
+    """The value of each further argument that `*args` or `**kwargs` may pass. UNKNOWN means that this value is not
+    known. None means that there are no further arguments."""
 
     def get(self, position: int, name: str) -> Value | None:
         if name in self.keywords:
@@ -75,8 +75,8 @@ class Call:
     has its own attributes."""
 
     def question(self, out_of_scope: int) -> tuple[Hashable, ...]:
-        """Return the key of the question for the summary (queries.py). The last four parts of the key are the receiver
-        and the arguments."""
+        """Return the key under which the summary for this call is stored (queries.py). The last four parts of the key
+        are the receiver and the arguments."""
         given = self.arguments
         return (
             "read", self.ref, self.hot, self.depth, self.level, self.plain, self.captured, self.loops, self.between,

@@ -55,7 +55,7 @@ _LEVELS = ("error", None, "warning", "note")
 
 
 def plainness(event: Event) -> tuple[bool, bool, int]:
-    """Return a sort key for events at one place: unguarded events first, then certain ones, then severe ones."""
+    """Return a sort key for events at one place. Unguarded events come first, then certain ones, then severe ones."""
     return event.guard is not None, event.confidence == "possible", _LEVELS.index(event.level)
 
 

@@ -1,4 +1,4 @@
-"""State that outlives a step. Numbers and containers carry the name of the attribute or global that holds them."""
+"""The state that outlives a step. Numbers and containers carry the name of the attribute or global that holds them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ FROZEN_OPTIONS = frozenset(("lr", "weight_decay", "momentum", "betas", "eps"))
 RATES = "<rates>"
 "The name that stands for these hyperparameters of all optimizers together."
 MAX_NESTED = 3
-"The number of levels of nested containers whose elements get separate names."
+"Elements get separate names only in containers that are nested less deeply than this."
 
 
 def held_in(value: Value, key: str, depth: int = 0) -> Value:
-    """Mark a value as held by `key`. Its elements and its changes then count as state of that name."""
+    """Mark a value as held by `key`. Its elements, and changes of the value, then count as state with that name."""
     if type(value) is Number:
         return Number(value.const, value.overridable_by or "attribute", (key,), value.type)
     if type(value) is Union:
@@ -74,8 +74,8 @@ def state_of(value: Value) -> tuple[str, ...]:
 
 
 def as_declared(declared: Value, value: Unknown) -> Value:
-    """Return the value that an annotation promises for an unknown value, marked with the state from which the unknown
-    value was computed."""
+    """Return the value that an annotation promises, in place of the unknown value `value`. It is marked with the state
+    from which `value` was computed."""
     return replace(declared, state=value.state) if type(declared) is Number and value.state else declared
 
 

@@ -209,7 +209,7 @@ def sequence(kind: SequenceKind, items: Iterable[Value]) -> Sequence:
 
 
 def element_of(value: Value) -> Value:
-    """Return the join of the items that a loop over the value visits."""
+    """Return the join of the items that a loop over the value gets."""
     found: list[Value] = []
     for option in options(value):
         if isinstance(option, Sequence):

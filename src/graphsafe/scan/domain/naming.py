@@ -25,8 +25,8 @@ HOST_NAME = re.compile(r"(^|_)(cpu|host|np|numpy|pinned|pin|(?<!edge_)list)(_|$|
 "Matches words that engines use in names of the host's copy of a tensor. An `edge_list` is a tensor of indices."
 _LIST = re.compile(r"(^|_)lists?(?=_|$)")
 SIDE_NAME = re.compile(r"(^|_)(cpu|host)(_|$)")
-"""Matches the words of HOST_NAME that show a host tensor even if other facts about the value are known. In this case,
-the other words are ignored, because they may also name a list."""
+"""Matches the words of HOST_NAME that show a host tensor in any case. If other facts about the value are known, the
+other words of HOST_NAME are ignored, because they may also name a list."""
 GRID_NAME = re.compile(r"(^|_)(grid_?(thw|hw|sizes?)s?|image_sizes?|spatial_shapes?)$")
 """Matches names of image sizes. Engines keep these sizes on the host, but the library transformers sends them to the
 device."""
@@ -35,7 +35,7 @@ SIZES_NAME = re.compile(r"(^|_)(image|img|target|tgt|canvas|orig|original)_(size
 MASK_NAME = re.compile(r"^(?!(?:use|return|apply|need|with|enable|output|should)s?_)(?:.*_)?mask(s|_bool)?$")
 "Matches names of masks. `use_attention_mask` does not match, because it is the name of a switch."
 BY_MODE = re.compile("dropout|batch_?norm|drop_?path|^training$", re.I)
-"Matches names of layers that behave differently in training mode, and of the mode itself."
+"Matches names of layers that behave differently in training mode, and the name of the mode itself."
 QUESTION_NAME = re.compile(r"_?(is|has|are|was)_")
 "Matches names such as `is_done`, which ask a question. A tensor with such a name is a mask."
 
@@ -43,9 +43,9 @@ LOADER_NAME = re.compile(
     r"(^loader|(^|_)((data|train|training)_?(data_?)?loader|(data|train)_?dl))s?(_train(ing)?)?$"
     r"|(^|_)(data|train|loader)_?iter(ator)?$"
 )
-"Matches names of data loaders and of their iterators. A `weight_loader` or a `model_loader` is none."
+"Matches names of data loaders and of their iterators. A `weight_loader` or a `model_loader` is not a data loader."
 _MOVING = re.compile(r"prepare|setup|device|cuda|gpu|prefetch", re.I)
-"Matches names of functions whose loaders may move their batches."
+"Matches names of functions that return loaders. Such a loader may move its batches to the device."
 BATCHES = of_elements("iterator", Unknown(loaded=True))
 "A data loader. Its batches are tensors on the host, or hold such tensors."
 INPUTS_NAME = "batched_inputs"
@@ -98,8 +98,9 @@ def bound_to(value: Value, name: str) -> Value:
 
 
 def known_by(value: Unknown, name: str) -> Value:
-    """Return an unknown attribute or argument: a data loader, or a value that is marked as staying on the host, if its
-    name says so. Other names may be those of loaders that move their batches, as accelerate's do."""
+    """Return the value of an unknown attribute or argument, judging by its name: a data loader, a value that stays on
+    the host, or else the value itself. Loaders with other names may move their batches to the device, as accelerate's
+    do."""
     if name == INPUTS_NAME:
         return Unknown(value.step, loaded=True)
     is_loader = not value.device and not value.loaded and LOADER_NAME.search(name) is not None
@@ -107,8 +108,8 @@ def known_by(value: Unknown, name: str) -> Value:
 
 
 def makes_loader(node: ast.expr, name: str) -> bool:
-    """Return whether `name = node` is a call that makes a data loader, judging by the name. The loaders of accelerate
-    and of other trainers, which `prepare` the loader, move their batches."""
+    """Return whether `name = node` is a call that makes a data loader, judging by the name. The result is False for a
+    call such as accelerate's `prepare(loader)`, because the returned loader moves its batches to the device."""
     if not isinstance(node, ast.Call) or LOADER_NAME.search(name) is None:
         return False
     return _MOVING.search(last_name(node.func)) is None
@@ -143,7 +144,8 @@ def placed(value: Value, name: str, step: bool, where: Where) -> Value:
 
 
 def placed_in_list(value: Value, name: str, step: bool, where: Where) -> Value:
-    """Return an element of a list, or a value that may be a list of tensors. In `features_list: list[Tensor]` and in
-    `torch.cat(features_list)`, the name says only that there is a list."""
+    """Do the same as `placed` for an element of a list, or for a value that may be a list of tensors. The word `list`
+    in the name does not mean the host here: in `features_list: list[Tensor]` and in `torch.cat(features_list)`, it says
+    only that there is a list."""
     found = placed(value, _LIST.sub("", name), step, where)
     return replace(found, name=name) if type(found) is Tensor else found

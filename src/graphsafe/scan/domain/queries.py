@@ -85,7 +85,7 @@ class Queries:
         self._changed: set[int] = set()
         "Questions whose answers have changed or are not settled yet."
         self._keys: list[Hashable] = []
-        "The keys of the questions by number. The list is filled once some answers are doubtful."
+        "The keys of the questions by number. The list is filled when some answers have become doubtful."
         self._ask_again: Callable[[Hashable], bool] = lambda key: False
         self._is_same: Callable[[Any, Any], bool] = lambda old, new: False
 
@@ -106,7 +106,7 @@ class Queries:
         return self.answer(self.number(key), work, provisional, layer)
 
     def known(self, key: Hashable) -> int | None:
-        """Return the number of a question, or None if it was not asked before."""
+        """Return the number of a question, or None if it has not been asked before."""
         try:
             return self._numbers.get(key)
         except TypeError:
@@ -142,8 +142,8 @@ class Queries:
         return self._work_out(number, work, layer)
 
     def rest_on_all(self) -> None:
-        """Mark the answers that are being computed as valid only until the outermost question is answered, because they
-        depend on the stack."""
+        """The answers that are being computed depend on the stack. Mark them as valid only until the outermost question
+        is answered."""
         self._rest_on(0)
 
     def _rest_on(self, position: int) -> None:

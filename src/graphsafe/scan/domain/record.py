@@ -68,7 +68,7 @@ class Edge:
 
 @frozen.dataclass(frozen=True, slots=True)
 class Calls:
-    """The calls that lead to an event, with the arguments that it needs."""
+    """The calls that lead to an event. They pass the arguments for which the event happens."""
 
     edges: frozenset[Edge]
     begun: frozenset[str]
@@ -94,7 +94,7 @@ class Record:
     edges: dict[str, dict[Edge, None]] = field(default_factory=dict)
     "Function -> the places that call it."
     leading: dict[Place, Calls] = field(default_factory=dict)
-    "The calls that lead to each unguarded event."
+    "Event's place -> the calls that lead to the event. Guarded events are left out."
     roots: dict[str, str] = field(default_factory=dict)
     "Root function -> the reason why it is a root."
     state: StateLog = field(default_factory=StateLog)

@@ -59,14 +59,14 @@ class StepInput:
 
 @frozen.dataclass(frozen=True, slots=True)
 class MadeInStep:
-    """A class of the project of which steps make objects."""
+    """A class of the project. Steps make objects of this class."""
 
     ref: str
 
 
 @dataclass(slots=True)
 class Included:
-    """A call: the summary of the called function, as one item among the effects of the lines."""
+    """A call. It includes the summary of the called function as one item among the effects of the lines."""
 
     summary: Summary
     callee: str
@@ -97,7 +97,8 @@ class Effects:
     "The ids of items that must be recorded only once."
     events: dict[Place, Placed] = field(default_factory=dict)
     written: dict[Field, list[Value]] = field(default_factory=dict)
-    "Attribute -> the values that it gets in cold code and in the functions that cold code calls, in order."
+    """Attribute -> the values that it gets in cold code and in the functions that cold code calls, in the order of the
+    code."""
     expected: dict[Field, list[Value]] = field(default_factory=dict)
     "Attribute that is None at first -> values that its annotation allows."
     constructed: dict[Field, list[Value]] = field(default_factory=dict)

@@ -107,7 +107,7 @@ class DtypeValue:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeObject:
-    """An object of the runtime or of a library with its own methods: stream, event, generator, graph, logger."""
+    """An object with its own methods, of the runtime or of a library: stream, event, generator, graph, logger."""
 
     kind: str
     detail: str | None = None
@@ -115,7 +115,7 @@ class RuntimeObject:
 
 @dataclass(frozen=True, slots=True)
 class Lib:
-    """An object of a library, given by its dotted name, with keywords of `partial` or the tensor of a bound method."""
+    """An object of a library: a dotted name, with the keywords of `partial` or the tensor of a bound method."""
 
     name: str
     keywords: tuple[tuple[str, Value], ...] = ()

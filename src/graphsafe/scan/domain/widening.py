@@ -141,7 +141,8 @@ def _function(value: Function) -> Value:
 
 
 def _nesting(value: Value) -> int:
-    """Return how many closures are nested in a value, through containers and arguments too, up to the limit.
+    """Return how deeply closures are nested in a value, up to the limit. Closures in containers and in arguments count
+    too.
 
     Each environment counts only where it is first reached, because the number of paths through environments may be
     huge.

@@ -21,7 +21,7 @@ followed. Deeper code gives little information about attributes."""
 MAX_COMPOSING = 6
 "The largest number of levels for code that assembles the objects of a step."
 MAX_OUT_OF_SCOPE = {True: 3, False: 1}
-"The largest number of calls in a row that are followed outside the scope, from hot code (True) and cold code (False)."
+"The largest number of nested calls that are followed outside the scope, from hot code (True) and cold code (False)."
 MAX_OUT_OF_SCOPE_LATE = {True: 1, False: 0}
 "The same numbers for the last quarter of the budget."
 READINGS = 100
@@ -45,7 +45,7 @@ class Scope:
     """The files that are read if the scan is about only a few files of a large project."""
 
     paths: frozenset[str]
-    "The files that the scan is about, the nearest files whose roots lead to them, and the files between these."
+    "The files that the scan is about, the nearest files whose roots lead to these files, and the files in between."
     readings: int
     "The number of functions that may be read."
 

@@ -77,7 +77,8 @@ class Frame:
     returns: list[Value] = field(default_factory=list)
     yields: list[Value] = field(default_factory=list)
     contexts: list[str] = field(default_factory=list)
-    """The default device of new tensors: `device` inside `with torch.device("cuda")`."""
+    """The contexts of devices and streams around the current line, the outermost first. `device` and `host` stand for
+    `with torch.device(…):`, which sets the default device of new tensors. Any other entry is the context's kind."""
     tries: list[ast.Try] = field(default_factory=list)
     decided: set[tuple[int, bool]] = field(default_factory=set)
     "The lines of `if` statements whose tests are decided, each with the only branch that this call takes."
@@ -93,7 +94,8 @@ class Frame:
     level: int = TOP_LEVEL
     "The level of the methods that are read: see TOP_LEVEL (arguments.py)."
     captured: bool = False
-    "Whether the code is inside a capture, or a capture calls the function although the `cold-paths` setting names it."
+    """Whether the code is inside a capture, or a capture calls the function although the `cold-paths` setting names the
+    function."""
     composes: bool = False
     "`Call.composes` (arguments.py)."
     between: bool = False
@@ -104,7 +106,7 @@ class Frame:
     "For a function that runs once: the first line of each of its loops whose body runs in every step."
     nonlocals: set[str] = field(default_factory=set)
     touches_device: bool = False
-    "Whether the lines that were read so far in the innermost condition do more than update state of the host."
+    "Whether, so far, the lines in the innermost condition do more than update state of the host."
     compile_tests: list[CompileTest] = field(default_factory=list)
     "Tests around the current line. At a capture, their result depends on whether torch.compile is used."
     inlined: bool = False

@@ -181,7 +181,7 @@ def _switches(table: GraphTensors, name: str, call: ast.Call) -> bool:
 
 @memoize_on_node
 def turned_over(function: Function) -> Mapping[str, str]:
-    """Map loop variables to the modules whose parameters, buffers or parts the loops visit. `for p in
+    """Map loop variables to modules. The loops visit the parameters, buffers or parts of these modules. `for p in
     self.net.parameters():` maps `p` to `self.net`."""
     made = {place(node.targets[0]): node.value for node in own(function, ast.Assign)}
     return {
@@ -210,7 +210,7 @@ def _walks(target: ast.expr, walked: ast.expr) -> Iterator[tuple[ast.expr, ast.C
 
 
 def _weight_put(node: ast.AST) -> str | None:
-    """Return the module or parameter to which a line gives another tensor, or None: `net.w = Parameter(…)`,
+    """Return the module or parameter to which a line assigns another tensor, or None: `net.w = Parameter(…)`,
     `setattr(net, …)`."""
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
         holder, value = node.targets[0], node.value
@@ -232,8 +232,8 @@ def _makes_parameter(value: ast.expr) -> bool:
 
 
 def _dropped_gradients(found: Tables, table: GraphTensors) -> Iterator[Line]:
-    """Yield calls of `opt.zero_grad()` beside a replay that computes gradients, if the optimizer steps outside the
-    graph. The replay is in the same function, or in a method that this function calls.
+    """Yield calls of `opt.zero_grad()` near a replay that computes gradients, if the optimizer steps outside the graph.
+    The replay is in the same function, or in a method that this function calls.
     """
     inside = table.captured_calls
     if not any(called_name(call) == "backward" for call in inside) or any(map(_is_optimizer_step, inside)):

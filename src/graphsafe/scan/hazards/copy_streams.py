@@ -34,7 +34,7 @@ HOST_WAITS = frozenset(("synchronize", "query", "elapsed_time"))
 _TRANSFERS = frozenset(
     "copy_ fill_ zero_ to cuda pin_memory record_stream current_stream stream zip enumerate range len".split()
 )
-"The calls in blocks that only copy. A block with any other call does more than copy."
+"The calls that a block may contain if it only copies. A block with any other call does more than copy."
 _WALKS = frozenset("parameters named_parameters buffers named_buffers state_dict items values".split())
 "Methods whose results are the tensors of an object, without a copy."
 _READS = frozenset("clone cpu to float half sum mean argmax item tolist".split())
@@ -45,7 +45,7 @@ Name = tuple[str, str]
 
 @dataclass(slots=True)
 class _Order:
-    """The streams and events of a file: which of them wait, and for which of them other code waits."""
+    """The streams and events of a file: those that wait, and those for which other code waits."""
 
     waiting: set[Name] = field(default_factory=set)
     "Streams that wait for other streams or events."

@@ -70,8 +70,8 @@ def _class_of(frame: Frame, holder: ast.expr, node: Function | None, facts: Func
 
 
 def is_for_arrays(frame: Frame, node: ast.Call) -> bool:
-    """Return whether the drawn numbers may stay on the host. They may if the function that draws is declared to return
-    arrays, or if a root draws with NumPy in a file without torch."""
+    """Return whether the drawn numbers may stay on the host. This is so if the function that draws is declared to
+    return arrays, or if a root draws with NumPy in a file without torch."""
     is_of_numpy = (dotted(node.func) or "").startswith(("np.", "numpy."))
     if is_of_numpy and frame.depth == 0 and not frame.file.imports_torch and not frame.file.stars:
         return True

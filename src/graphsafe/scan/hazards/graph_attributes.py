@@ -22,7 +22,7 @@ from graphsafe.scan.symbols.project import Project
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.GeneratorExp)
 _HANDS_OUT = KEEPS - {"update"} | {"set_result", "put_nowait", "send", "extend"}
-"Methods that store a value beyond the current iteration of a loop, or hand it to other code."
+"Methods that store a value beyond the current iteration of a loop, or pass it to other code."
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ def own_nodes(function: Function | ast.Module) -> Iterator[tuple[ast.AST, ast.AS
 
 @memoize_on_node
 def _own_nodes(function: Function | ast.Module) -> Sequence[tuple[ast.AST | None, ast.AST]]:
-    """Return the pairs of `own_nodes`, with None for the function itself."""
+    """Return the pairs of `own_nodes`. If a node's parent is the function itself, the pair has None in its place."""
     found: list[tuple[ast.AST | None, ast.AST]] = []
     stack: list[ast.AST] = [function]
     while stack:
@@ -136,8 +136,8 @@ def shared_loop(a: ast.AST, b: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> a
 
 
 def run_together(node: ast.AST, later: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether a single call, or a single iteration of a shared loop, can run both lines. It cannot if they are
-    in different branches of an `if`, or if there is a return between them."""
+    """Return whether a single call, or a single iteration of a shared loop, can run both lines. This is not so if the
+    lines are in different branches of an `if`, or if there is a return between them."""
     inside = {later, *ancestors(later, parents)}
     child = node
     for ancestor in ancestors(node, parents):
@@ -299,8 +299,8 @@ def is_view_of(node: ast.expr, text: str) -> bool:
 
 
 def written(node: ast.AST | None) -> ast.expr | None:
-    """Return the target of a write, or None if the node writes nothing: `buf[:n]` for `buf[:n] = x` and
-    `buf[:n].copy_(x)`, `buf` for `buf.zero_()` and for `torch.add(x, y, out=buf)`."""
+    """Return the target of a write, or None if the node writes nothing. The target is `buf[:n]` for `buf[:n] = x` and
+    `buf[:n].copy_(x)`, and `buf` for `buf.zero_()` and `torch.add(x, y, out=buf)`."""
     if isinstance(node, ast.Assign):
         return node.targets[0] if len(node.targets) == 1 else None
     if not isinstance(node, ast.Call):

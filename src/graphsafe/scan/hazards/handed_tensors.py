@@ -84,7 +84,8 @@ def _results(scope: Function | ast.ClassDef, call: ast.Call, helpers: Helpers) -
 
 
 def _handed(function: Function, helpers: Helpers) -> Iterator[tuple[ast.expr, ast.Call]]:
-    """Yield the tensors and functions that a function passes to helpers outside its loops, each with the call."""
+    """Yield the tensors and functions that a function, outside its loops, passes to helpers. Each comes with the
+    call."""
     parents = parents_in(function)
     aliases = {place(node.value) for node in own(function, ast.Assign)}
     for call in own(function, ast.Call):

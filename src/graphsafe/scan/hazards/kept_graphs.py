@@ -1,8 +1,8 @@
 """Graphs that are stored together with their tensors in a tuple, an object or a dict: `self.graphs[n] = (graph, x, y)`.
 
-The function that replays such a graph has other names for its tensors than the function that captured it. The two names
-of a tensor are matched by the index in the tuple, the attribute of the object, or the key in the dict. Results may also
-be stored alone: `self.outs[n] = out`.
+The function that captures such a graph and the function that replays it use different names for the graph's tensors.
+The two names of a tensor are matched by the index in the tuple, the attribute of the object, or the key in the dict.
+Results may also be stored alone: `self.outs[n] = out`.
 """
 
 from __future__ import annotations

@@ -116,7 +116,8 @@ class _Kept:
         }
 
     def lines(self) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
-        """Yield the lines of methods for steps that give a kept object a new tensor, or call a method that does so."""
+        """Yield the lines of methods for steps that assign a new tensor to a field of a kept object, or call a method
+        that does so."""
         for name, method in self._methods.items() if self._tables else ():
             if CAPTURES.search(name) or OTHERWISE.search(name):
                 continue

@@ -28,8 +28,9 @@ from graphsafe.scan.symbols.index import dotted
 def lines(found: Tables) -> Iterator[Line]:
     """Yield lines that replace a module of the captured block: `self.policy = copy.deepcopy(learner)`.
 
-    Such a line is reported in two cases. In the first case, a loop calls both the line's method and a replaying method.
-    In the second case, the constructor made the old module, and the line's method does not drop the graph.
+    Such a line is reported in two cases. In the first case, a loop calls both the method that contains the line and a
+    replaying method. In the second case, the constructor made the old module, and the method that contains the line
+    does not drop the graph.
     """
     for table in found.all:
         yield from _replaced(found, table)
@@ -86,8 +87,8 @@ def _made_before(table: GraphTensors, module: str) -> bool:
 
 
 def _drops_graph(table: GraphTensors, function: Function, module: str) -> bool:
-    """Return whether a method may drop the graph or capture again. It may if it changes state on which captures and
-    replays depend, or if it calls another method of its object."""
+    """Return whether a method may drop the graph or capture again. This is assumed if the method changes state on which
+    captures and replays depend, or calls another method of its object."""
     asked = {text for one in table.functions.values() for text in _asked(one)}
     methods = {name.rpartition(".")[2] for name in table.functions}
     for _, node in own_nodes(function):

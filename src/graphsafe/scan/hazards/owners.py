@@ -1,4 +1,4 @@
-"""Tells apart the methods and attributes of different classes in a file that have the same names.
+"""Distinguishes methods and attributes that have the same name but belong to different classes of a file.
 
 The first functions use only the syntax of the file. The last functions use abstract values, and so also the bases that
 other files define.
@@ -18,7 +18,8 @@ from graphsafe.scan.symbols.index import FunctionFacts, dotted
 
 Functions = Mapping[str, Function]
 _KINDS = ("Event", "Stream")
-"Classes of torch whose objects have a method `record` or `synchronize`, as a runner may have."
+"""Classes of torch whose objects have a method `record` or `synchronize`. A runner may have methods with these names
+too."""
 
 
 @memoize_on_node
@@ -142,8 +143,8 @@ def may_be_one_object(frame: Frame, other: str, cls: str | None = None) -> bool:
     """Return whether one object may be an instance of both the class `cls` (by default the current method's class) and
     the class `other`.
 
-    It may if one of the classes derives from the other, or if the receiver's class or a class of the file derives from
-    both.
+    This is so if one of the classes derives from the other, or if the receiver's class or a class of the file derives
+    from both.
     """
     cls = cls or frame.owner
     path = other.partition("::")[0]
@@ -154,8 +155,8 @@ def may_be_one_object(frame: Frame, other: str, cls: str | None = None) -> bool:
 
 def may_hold_object(frame: Frame, line: int, cls: str | None = None) -> bool:
     """Return whether `self` in a line may be the object whose method is being read. If `cls` is given, the line is in
-    the file of this class; return whether `self` may be an object of the class. Outside of classes, `self` may be any
-    object."""
+    the file of this class, and the result says whether `self` may be an object of the class. Outside of classes, `self`
+    may be any object."""
     path = cls.partition("::")[0] if cls is not None else frame.path
     owners = {facts.owner for facts, _ in functions_of(frame, path) if facts.owner is not None and facts.holds(line)}
     return not owners or any(may_be_one_object(frame, f"{path}::{owner}", cls) for owner in owners)

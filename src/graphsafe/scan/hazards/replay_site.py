@@ -154,7 +154,8 @@ def _placed(path: str, found: Iterable[tuple[str, Event]]) -> dict[Place, Event]
 
 
 class _Site:
-    """One function, with the names of the tensors that this function, or another method of its object, captures."""
+    """One function, with the names of captured tensors. The function itself, or another method of its object, captures
+    them."""
 
     def __init__(
         self, function: Function, captured: list[GraphTensors], methods: frozenset[str], measures: bool
@@ -366,7 +367,8 @@ class _Site:
 
 
 def _captures_always(function: Function) -> bool:
-    """Return whether every call of a function captures. It does not if a call may return an earlier graph."""
+    """Return whether every call of a function captures. A call that may return an earlier graph does not always
+    capture."""
     parents = parents_in(function)
     returns = [node.lineno for node in own(function, ast.Return)]
     return any(

@@ -1,5 +1,5 @@
-"""Side streams, as in `with torch.cuda.stream(side):`, and whether they are forked from the step's stream and
-joined."""
+"""Side streams, as in `with torch.cuda.stream(side):`. Tells whether they are forked from the step's stream, and
+whether they are joined to it later."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _waits_elsewhere(frame: Frame, function: Function, stream: str) -> bool:
     if not named or _is_shared(frame, owner, stream):
         return bool(named)
     if attribute is None:
-        # The functions nested in the function that binds the name use the same stream, and no other function does.
+        # Only functions nested in the function that binds the name use the same stream.
         return not named.isdisjoint(_span(owner))
     return any(may_hold_object(frame, number) for number in named)
 
@@ -299,8 +299,8 @@ class _Side:
                         yield made, made.value, target.id
 
     def _recorded_at(self, wait: ast.Call) -> int:
-        """Return the last line that records the event before a wait. If no line records it, return the line of the
-        wait."""
+        """Return the last line before a wait that records the awaited event. If no line records the event, return the
+        line of the wait."""
         event = self._text(wait.args[0])
         lines = (call.lineno for call, _ in self._calls(RECORDS, event))
         return max((line for line in lines if line < wait.lineno), default=wait.lineno)

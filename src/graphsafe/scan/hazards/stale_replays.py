@@ -174,8 +174,8 @@ def _returns_computed(maker: Function, call: ast.Call, given: ast.AST) -> bool:
 
 
 def _copied_once(table: GraphTensors) -> Iterator[Line]:
-    """Yield the lines that compute the next value of a name in a loop that replays, if only the value from before the
-    loop was copied into an input: `self.place.copy_(place)`, and then `place = place + 1` after each replay."""
+    """Yield the lines in a replaying loop that compute the next value of a name, although only the value from before
+    the loop was copied into an input: `self.place.copy_(place)`, and then `place = place + 1` after each replay."""
     methods = {name.rpartition(".")[2] for name in table.functions}
     for function in sorted(table.replaying):
         parents = parents_in(table.functions[function])
@@ -234,8 +234,8 @@ def _never_refreshed(found: Tables, table: GraphTensors) -> Iterator[Line]:
 
 
 def _ignored(table: GraphTensors, function: Function, written_to: Set[str]) -> Iterator[str]:
-    """Yield the inputs of a stored graph that a function gets as an argument of a similar name, but never uses: `slots`
-    for `slot` in `graph, ids, slot = self.graphs[n]`."""
+    """Yield inputs of a stored graph for which the function has an unused parameter of a similar name: `slots` for
+    `slot` in `graph, ids, slot = self.graphs[n]`."""
     used = {one.id for one in inside(function, ast.Name)}
     unused = {one.arg for one in parameters(function)} - used - {"self", "cls"}
     for name in sorted(table.inputs):

@@ -118,9 +118,9 @@ class AttributeTables:
         return given is None and ref in self._with_known_arguments
 
     def _adds_facts(self, key: Key, values: Sequence[Value]) -> bool:
-        """Return whether calls show more about a field than the value in the class body. They do if the class body
-        shows neither a tensor nor a number. If the class body shows a tensor, calls add something if all of them pass
-        host tensors, or if all of them pass masks. Other tensors count as device tensors anyway."""
+        """Return whether calls show more about a field than the value in the class body. This is so if the class body
+        shows neither a tensor nor a number. If the class body shows a tensor, calls add something only if all of them
+        pass host tensors, or if all of them pass masks. Other tensors count as device tensors anyway."""
         of_class = self.of_class(*key)
         if as_tensor(of_class)[0] is not None:
             tensors = [value for value in values if type(value) is Tensor]
@@ -362,7 +362,7 @@ class AttributeTables:
         return self._writing[key]
 
     def has_plain_fields(self, ref: str) -> bool:
-        """Return whether keywords in calls of a class set fields. They do if the class has no constructor, or if its
+        """Return whether keywords in calls of a class set fields. This is so if the class has no constructor, or if its
         constructor takes `**kwargs`."""
         if ref not in self._plain:
             project = self._engine.project

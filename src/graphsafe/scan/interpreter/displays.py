@@ -39,8 +39,8 @@ def sequence_display(kind: SequenceKind) -> Callable[[Frame, Any], Value]:
 
 
 def evaluated(frame: Frame, nodes: Iterable[ast.expr]) -> tuple[Seq[Value], Value | None]:
-    """Return the values of several expressions. Also return the value of each further one if an unpacked expression
-    (`*rest`) stands for an unknown number of values, else None."""
+    """Return the values of several expressions. If an unpacked expression (`*rest`) stands for an unknown number of
+    values, also return the value of each further one. Otherwise, return None in its place."""
     items: list[Value] = []
     further: Value | None = None
     for node in nodes:

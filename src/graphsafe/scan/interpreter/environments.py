@@ -46,8 +46,8 @@ def made_by_iteration(after: Env, iteration: Env) -> Env:
 
 
 def binds_more_functions(before: Env, after: Env) -> bool:
-    """Return whether some name may stand for another module-level function in `after` than in `before`. Nested
-    functions are ignored, because each iteration makes new function objects."""
+    """Return whether some name in `after` may stand for a module-level function for which it cannot stand in `before`.
+    Nested functions are ignored, because each iteration makes new function objects."""
     named = {name for name, value in after.items() if type(value) is Union and value != before.get(name)}
     return any(
         type(option) is Function and option.node is None and option not in options(before.get(name, NONE))

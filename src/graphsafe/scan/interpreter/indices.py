@@ -51,7 +51,8 @@ class Index:
     is_known: bool = True
     "Whether `dropped` counts all integers and Nones of the index."
     gathers: Literal["", "step", "other"] = ""
-    "Not empty if a tensor, list or array gathers elements: `step` for a tensor of the step, `other` for anything else."
+    """If a tensor, list or array gathers elements, this is not empty: `step` for a tensor of the step, `other` for
+    anything else."""
 
     @property
     def is_on_device(self) -> bool:

@@ -220,7 +220,8 @@ def _undefined(frame: Frame, owner: Instance, name: str, key: str) -> Value:
 
 
 def field(frame: Frame, owner: Value, key: Value | None) -> str | None:
-    """Return the field of a schema, a typed dict or a model output for a key, as in `sizes["count"]`, or None."""
+    """Return the field that a key names in a schema, a typed dict or a model output, as in `sizes["count"]`, or
+    None."""
     name = key.const if type(key) is Number and isinstance(owner, Instance) else None
     if not isinstance(name, str) or frame.attributes.of_instance(owner, name, frame.level) is None:  # type: ignore
         return None

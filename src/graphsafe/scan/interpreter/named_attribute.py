@@ -16,7 +16,7 @@ _CHANGED = (Tensor, Number, SequenceValue, Dict, Union)
 
 
 def named_attribute(value: Value, text: str, key: str, known: Marked) -> Value:
-    """Return an attribute's value, marked with the attribute's name and identity, and as state of the host.
+    """Return an attribute's value, marked as state of the host and with the attribute's name and identity.
 
     `known` memoises the marked values.
     """

@@ -36,7 +36,7 @@ def _asks_for_type(pattern: ast.pattern) -> bool:
 
 
 def _parts(pattern: ast.pattern, value: Value) -> Iterator[tuple[ast.pattern, Value]]:
-    """Yield a pattern and the patterns inside it, each with the part of the subject that it is matched with."""
+    """Yield a pattern and the patterns inside it, each with the part of the subject that it must match."""
     yield pattern, value
     if isinstance(pattern, ast.MatchOr):
         for option in pattern.patterns:

@@ -1,4 +1,5 @@
-"""Numbers that the factory of a target, or a script, gives to the objects that it makes."""
+"""Numbers in the objects of a step. The factory of a target, or a script, passes such a number to the constructor of an
+object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State that all objects share: the globals of modules, and the attributes of classes."""
+"""The state that all objects share: the globals of modules, and the attributes of classes."""
 
 from __future__ import annotations
 

@@ -122,7 +122,8 @@ class _Ways:
     node: ast.If
     verdict: guards.Verdict
     never_taken: bool | None = None
-    "The branch that never runs, because nothing in the project gives a flag the needed value, or None."
+    """The branch that never runs because nothing in the project assigns the needed value to a flag; None without such a
+    branch."""
     outcomes: list[Env] = field(default_factory=list)
     "The values of the names after each branch that does not leave the function."
     missing: list[LazyTest] = field(default_factory=list)

@@ -62,8 +62,8 @@ class CallGraph:
         return frozenset((edge.caller, edge.line) for edge in self._edges.get(callee, ()))
 
     def captures(self, is_compiled: Callable[[str], bool]) -> Mapping[str, Set[bool]]:
-        """Return, for each hot function, the kinds of captures that reach it: under torch.compile (True), without
-        torch.compile (False), both, or neither.
+        """Map each hot function to the kinds of captures that reach it. True stands for captures under torch.compile,
+        and False stands for captures without torch.compile.
 
         `is_compiled` returns whether a function is itself compiled. The functions that a compiled function calls are
         compiled too.
@@ -104,8 +104,9 @@ class CallGraph:
     def captured_chains(
         self, begun: Iterable[str], blocks: Mapping[str, Sequence[tuple[int, int]]], captured: Set[str]
     ) -> Mapping[str, Sequence[Edge]]:
-        """Return the shortest chain of edges to each function in `captured`. A chain starts at a root in `begun`, which
-        users capture, or in a function of the project that captures, at a call in one of its `blocks`."""
+        """Return the shortest chain of edges to each function in `captured`. Some chains start at a root in `begun`,
+        because users capture these roots. The other chains start at a call in a captured block of the project. `blocks`
+        maps each capturing function to such blocks."""
         best: dict[str, tuple[Edge, ...]] = dict.fromkeys(sorted(begun), ())
         for caller in sorted(blocks):
             for edge in self.calls_in(caller, blocks[caller]):
@@ -114,8 +115,8 @@ class CallGraph:
         return best
 
     def _extend(self, best: dict[str, tuple[Edge, ...]], guarded: bool, within: Set[str] | None = None) -> None:
-        """Extend the chains in `best` by calls to functions without a chain, `within` a set if one is given. Guarded
-        calls are used only if `guarded` is True."""
+        """Extend the chains in `best` by calls to functions without a chain. If `within` is given, only the functions
+        in this set get a chain. Guarded calls are used only if `guarded` is True."""
         level = sorted(best)
         while level:
             following: list[str] = []

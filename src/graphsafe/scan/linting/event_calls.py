@@ -2,7 +2,8 @@
 
 A function may have an event only for the arguments of some calls: `f(x, device="cpu")` draws on the host,
 `f(x, device="cuda")` does not. So a chain of calls that leads to the function may not lead to the event. This module
-follows the calls from summary to summary, and so from arguments to arguments. Guarded calls are not followed.
+follows calls from one summary to the next, because each summary belongs to certain arguments. Guarded calls are not
+followed.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def _contexts(begun: Iterable[Included]) -> dict[int, _Context]:
     while waiting:
         caller = waiting.pop()
         edges: dict[str, Edge] = {}
-        "Callee -> the last call of it so far."
+        "Callee -> the last call so far to this callee."
         for item in caller.summary.items:
             if type(item) is Edge:
                 edges[item.callee] = item

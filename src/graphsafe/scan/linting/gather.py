@@ -59,7 +59,7 @@ def called_in(summaries: Iterable[Summary]) -> Iterator[str]:
 
 def new_roots(step: Summary, seen: set[tuple[int, bool]]) -> Iterator[NewRoot]:
     """Yield the roots to which a step leads. If no capture reaches a call, the roots to which the call leads are
-    guarded. `seen` contains the summaries that were already searched, by id and by whether they are guarded."""
+    guarded. `seen` contains the summaries that have already been searched: their ids, and whether they are guarded."""
     waiting = [(step, False)]
     while waiting:
         summary, guarded = waiting.pop()
@@ -240,8 +240,8 @@ def _rank(event: Event) -> tuple[object, ...]:
 
 
 def _states(steps: Iterable[Summary]) -> Iterator[tuple[Summary, int, bool]]:
-    """Yield each summary once for each way in which it is included: with the level of its guard, and with or without
-    its uses."""
+    """Yield each summary once for each way in which it is included. The ways differ in the level of the guard, and in
+    whether the summary's uses count."""
     seen: dict[int, list[tuple[int, bool, bool]]] = {}
     waiting = [(summary, _NOT, False, False) for summary in steps]
     while waiting:

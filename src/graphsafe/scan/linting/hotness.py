@@ -70,7 +70,7 @@ class Hotness:
     is_marked: bool = False
     "Whether a comment marks the function as cold."
     uses: Sequence[Use] = ()
-    "The places that name the function, those in hot functions first. This is empty for a hot function."
+    "The places that name the function. Places in hot functions come first. This is empty for a hot function."
 
 
 def definitions(files: Files, root: Path, text: str) -> list[Definition]:

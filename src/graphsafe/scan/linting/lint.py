@@ -62,7 +62,8 @@ class Linter:
         candidates: Candidates,
         has_unread_module: Callable[[], bool],
     ) -> None:
-        """Take the record of a scan. `has_unread_module` tells whether files that were not read define modules."""
+        """Store the record of a scan, from which `findings` are made. `has_unread_module` tells whether files that were
+        not read define modules."""
         self._project = project
         self._record = record
         self._rulebook = rulebook
@@ -215,8 +216,8 @@ class Linter:
         return self._selection.is_enabled(code, self._from_root(self.display(path)))
 
     def _finding(self, group: Sequence[_Matched], regions: Regions, counts: Mapping[str, int]) -> Finding:
-        """Make one finding from a rule's events on one line. It describes one of these events: unguarded events come
-        first, then certain ones, then the leftmost one."""
+        """Make one finding from a rule's events on one line. The finding describes one of these events: unguarded
+        events are preferred, then certain ones, then the leftmost one."""
         rule, match, place, event = min(group, key=lambda item: (*plainness(item[3])[:2], item[3].span))
         level = rule.level_of(event.level or match.level)
         data: dict[str, str] = dict(event.words)

@@ -3,7 +3,8 @@
 A definition is a function or class at the top of a file. An import alone is not enough to name a definition, except in
 the `__init__.py` of a package near the top of the project, or of a package that code imports as a whole. Tests are
 ignored, because they are not steps. A definition is also unnamed if only unnamed definitions name it. Names are
-compared as text. So a document that names one of two definitions with the same name has to name its folder too.
+compared as text. So a document that names one of two definitions with the same name has to name the definition's folder
+too.
 
 A public function or a metric is also doubtful if code of the project names it, but only code outside steps: a
 constructor, or a function that evaluates a model.
@@ -44,13 +45,14 @@ _IMPORT = re.compile(
 _FROM = re.compile(rb"[ \t]*from[ \t]+([\w.]+)[ \t]+import\b")
 "Matches the part of an import before the names."
 _AS_A_WHOLE = rb"\bNAME[ \t]+import[ \t]*\(?[ \t]*\*|^[ \t]*import\b.*\bNAME\b|\bimport\b[^.]*\bNAME\b"
-"Matches an import of all of a package with a name: `from shop.layers import *`, `from shop import layers`."
+"Matches an import of the package NAME as a whole: `from shop.layers import *`, `from shop import layers`."
 _EXPORTS = re.compile(rb"^__all__\b[^\n]*?=[ \t]*(?:[\[(][^\])]*)?", re.M)
 "Matches a list of exports, up to its end."
 _IN_TESTS = re.compile(r"(^|/)((unit_?)?tests?|testing)/|(^|/)(test_\w+|\w+_test|conftest)\.\w+$")
 _IS_TEST = re.compile(r"_*test_\w+")
 _NEAR_TOP = 2
-"The number of folders of a package whose `__init__.py` exports to users, without a folder `src`."
+"""A package's `__init__.py` counts as an export to users if the package's path in the project has at most this many
+folders, not counting a folder `src`."""
 _STRING = re.compile(rb"""["']([\w./-]+)["']""")
 _EVALUATES = re.compile(r"(?<![^\W_])eval(uates?|uations?)?(?![^\W_])")
 "Matches words in names of functions that evaluate a model."
@@ -142,7 +144,8 @@ class Namings:
         export or a document."""
         words = {name.encode(), *self._registered_as(path, name)}
         is_another_used = False
-        "Whether code imports a definition of the same name from another file. A document may then mean that one."
+        """Whether code imports a definition of the same name from another file. A document that uses the name may then
+        refer to the other definition."""
         for other in self._nearest_first(path):
             data = self._files.data(other) or b""
             if any(word in data for word in words):
@@ -181,8 +184,9 @@ class Namings:
 
     @memoize_method
     def _exports_to_users(self, init: str) -> bool:
-        """Return whether users or other code may use whatever an `__init__.py` imports. Such a package is near the top
-        of the project, or other code imports it as a whole: `from shop.layers import *`, `from shop import layers`."""
+        """Return whether users or other code may use whatever an `__init__.py` imports. This is so if the package is
+        near the top of the project, or if other code imports it as a whole: `from shop.layers import *`, `from shop
+        import layers`."""
         folder = os.path.dirname(init)
         around = [one for one in os.path.relpath(folder, self._top).split(os.sep) if one not in (".", "src")]
         name = os.path.basename(folder).encode()
@@ -195,8 +199,9 @@ class Namings:
         )
 
     def _sources(self, path: str, data: bytes, asked: Definition) -> Iterator[tuple[int, bool]]:
-        """Yield the places that bind a name in a file, each with whether it binds the name to another definition. Such
-        a definition is in the file itself, or is imported from another file of the project that defines the name."""
+        """Yield the places that bind a name in a file. For each place, also tell whether it binds the name to another
+        definition. Such a definition is in the file itself, or is imported from another file of the project that
+        defines the name."""
         name = asked[1].encode()
         layout, whole = self._layout(path), _whole((name,))
         for at, one in zip(layout.starts, layout.names, strict=True):
@@ -218,7 +223,7 @@ class Namings:
         return asked[0] not in files and defines
 
     def _is_another(self, path: str, at: int, data: bytes, sources: Sequence[tuple[int, bool]]) -> bool:
-        """Return whether a name at a place means another definition. Imports in the function around the place take
+        """Return whether a name at a place refers to another definition. Imports in the function around the place take
         precedence over imports at the top of the file."""
         if data[at - 1 : at] in (b".", b'"', b"'", b"`"):
             return False

@@ -15,7 +15,7 @@ DISTRIBUTIONS = "torch.distributions."
 UNCHECKED = "[validate_args=False]"
 "The suffix of a distribution's name if its methods do not check values."
 CHECKS_OFF = dict.fromkeys(("validate_args", "set_default_validate_args"), number(False))
-"The keywords of a distribution if the checks of all distributions are off, also of those that it makes itself."
+"The keywords that turn off the checks of a distribution, and those of all distributions that it makes itself."
 ON_HOST = "[on the host]"
 """The suffix of a distribution's name if its parameters are on the host. Its methods wait only to check values that are
 on the device."""
@@ -56,9 +56,9 @@ def _lines_of(frame: Frame, ref: str, cls: ClassFacts) -> Iterator[str]:
 
 
 def checks_are_off(frame: Frame) -> bool:
-    """Return whether the checks of distributions are turned off. Either the file itself turns the checks off, or a
-    module of the same package or a script in a folder above calls `set_default_validate_args` with anything but a
-    literal True."""
+    """Return whether the checks of distributions are turned off. This is so in two cases: the file itself turns the
+    checks off, or other code calls `set_default_validate_args` with anything but a literal True. The other code is a
+    module of the same package, or a script in a folder above."""
     files = frame.project.files
 
     def read() -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Functions that hot code hands to code that is not read: `odeint(self.rhs, y, t)`, `graph.update_all(self.send)`."""
+"""Functions that hot code passes to code that is not read: `odeint(self.rhs, y, t)`, `graph.update_all(self.send)`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from graphsafe.scan.execution.frame import Frame
 
 
 def read(frame: Frame, node: ast.Call, arguments: Arguments, receiver: Value = UNKNOWN) -> None:
-    """Read the functions that a call of unknown code is given, if the code also receives values of the step.
+    """Read the functions that a call passes to unknown code, if this code also receives values of the step.
 
-    The unknown code probably calls the functions with values that it makes of those.
+    The unknown code probably computes further values from these, and calls the functions with the results.
     """
     given = [option for value in arguments.values() for option in options(value)]
     functions = [value for value in given if type(value) is Function] if frame.hot else []

@@ -166,8 +166,8 @@ _RETURN_THEIR_ARGUMENT = (
 )
 
 _PLAIN = (Tensor, Number, DeviceValue, DtypeValue)
-"""Values that contain no other values. A library's function keeps the keywords that `partial` binds if all of them are
-such values."""
+"""Values that contain no other values. If `partial` binds keywords to a library's function, the keywords are kept only
+if all of them are such values."""
 
 
 def _partial(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:

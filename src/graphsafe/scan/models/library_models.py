@@ -46,7 +46,7 @@ def call(frame: Frame, node: ast.Call, name: str, model: LibraryModel, arguments
 
 
 def _is_spared(model: LibraryModel, arguments: Arguments) -> bool:
-    """Return whether a call gives, or may give, an argument with which it does not wait."""
+    """Return whether a call passes, or may pass, an argument with which it does not wait."""
     if model.unless and arguments.further is not None:
         return True
     given = (arguments.get(position, name) for name, position in model.unless.items())

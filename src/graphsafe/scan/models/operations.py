@@ -242,7 +242,7 @@ class _Called:
         return next((tensor for tensor in tensors if tensor.where != "host"), None)
 
     def _decisive(self, effect: Effect) -> list[Tensor]:
-        """Return the tensors in the arguments that an effect depends on, according to the `kinds` in its condition."""
+        """Return the tensors on which an effect depends, according to the `kinds` in the effect's condition."""
         call, keywords = self.call, self._arguments.keywords
         params = effect.when.kinds if effect.when is not None else ()
         asked = {id(one) for param in params for one in self._op.arguments(call, param)}

@@ -17,8 +17,8 @@ _FIELDS = ("data", "batch_sizes", "sorted_indices", "unsorted_indices")
 
 
 def of(data: Value) -> Value:
-    """Return the packed sequence with these rows, or the value itself if it is no tensor. The indices are where the
-    rows are, or None if the rows were sorted before."""
+    """Return the packed sequence with these rows, or the value itself if it is no tensor. The indices are on the same
+    device as the rows, or are None if the rows were sorted before."""
     if type(data) is not Tensor:
         return data
     sizes = _sizes(data)

@@ -36,7 +36,8 @@ AMD_NAME = re.compile(
 `aiter` alone does not match, because Python has a function with this name.
 """
 _AMD_MODULE = re.compile(rf"{AMD_NAME.pattern}|(?<=[a-z0-9]_)hip(?![^_.])")
-"""Matches these words in the name of a module, and `hip` after another word, as in `fp8_hip` or `moe_hip_kernels`.
+"""Matches the words of AMD_NAME in the name of a module, and `hip` after another word, as in `fp8_hip` or
+`moe_hip_kernels`.
 
 In functions, a hip is often the joint (`left_hip`). At the beginning of a name it may be another word (HiP attention).
 """

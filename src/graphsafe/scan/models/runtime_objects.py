@@ -1,4 +1,4 @@
-"""Objects of PyTorch and of libraries with their own methods: streams, events, torch modules, optimizers."""
+"""Objects of PyTorch and of libraries that have their own methods: streams, events, torch modules, optimizers."""
 
 from __future__ import annotations
 

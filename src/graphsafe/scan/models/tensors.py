@@ -102,7 +102,8 @@ def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, 
     if tensor is not None:
         result = method(frame, node, tensor, name, arguments)
         if unknown.device and not tensor.certain and type(result) is Tensor and result.where == "any":
-            # Other objects have such a method too. The methods of its result may show that it is a tensor.
+            # Other objects have such a method too. The methods that code calls on the result may show that the result
+            # is a tensor.
             return Unknown(unknown.step, device=True)
         return result
     if name in _SIZES:
@@ -125,11 +126,12 @@ def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, 
 
 
 def _in_batch(frame: Frame, node: ast.Call, batch: Unknown, name: str, arguments: Arguments) -> Value | None:
-    """Return the contents that a method of a batch gives, or None for other methods. `to` and `cuda` copy the batch."""
+    """Return the contents that a method of a batch returns, or None for other methods. `to` and `cuda` copy the
+    batch."""
     if name in ("to", "cuda"):
         # Whether the loader pins its memory is often an option. This matters only if the copy does not block.
         receiver = last_name(node.func.value) if isinstance(node.func, ast.Attribute) else ""
-        # A step is given its own input, while a loop over a loader may be an evaluation.
+        # The copy is certain for the step's own input. A loop over a loader may instead be an evaluation.
         certain = batch.step or training_functions.is_for_training(frame)
         batch_on_host = Tensor("host", name=receiver or None, certain=certain, maybe_pinned=True)
         _METHODS[name](frame, node, batch_on_host, arguments)

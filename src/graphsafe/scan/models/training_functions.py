@@ -13,8 +13,9 @@ _TRAINS = re.compile(r"\.(backward|zero_grad)\(")
 
 
 def is_for_training(frame: Frame) -> bool:
-    """Return whether a function trains, is called in a file that trains, or belongs to an object of a class that trains
-    in the file of a base. Other loops over a data loader may be evaluations or calibrations."""
+    """Return whether a function trains or belongs to code that trains. Such code is in the function's file, or in a
+    file that defines the class of the function's object or a base of this class. Other loops over a data loader may be
+    evaluations or calibrations."""
     if frame.depth == 0 and frame.node is not None:
         return trains(frame.node)
     paths = {frame.path}

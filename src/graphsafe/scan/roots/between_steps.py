@@ -25,7 +25,7 @@ def changing_methods(project: Project, file: FileIndex, paths: HotnessRules) -> 
     """Yield the methods that change state and that a thread runs. Also yield the public methods that change state, for
     all classes that replay a graph. Each method comes with its class.
 
-    Constructors and methods that capture are left out, and so are the methods that they call, because all of these run
+    Constructors and capturing methods are left out, and so are the methods that they call, because all of these run
     before the first replay.
     """
     lines = project.files.source(file.path).lines
@@ -54,7 +54,7 @@ def has_threads(file: FileIndex) -> bool:
 
 def comes_again(function: FunctionFacts | None) -> bool:
     """Return whether a function that loops over steps may be called again. This is assumed for methods, except
-    constructors and methods that capture."""
+    constructors and capturing methods."""
     if function is None or function.captures:
         return False
     owner, _, name = function.name.rpartition(".")

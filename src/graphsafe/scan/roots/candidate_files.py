@@ -36,7 +36,8 @@ CAPTURES: tuple[bytes, ...] = (
 )
 "Every file that captures, replays, or uses an engine with graphs contains one of these words."
 COMPILES = re.compile(rb"""^[^#>\n]*\bmode=["']reduce-overhead""", re.M)
-"Matches code that asks torch.compile for graphs. It matches neither an option alone nor an example in a docstring."
+"""Matches code that asks torch.compile for graphs. It matches neither the word `reduce-overhead` without `mode=` nor an
+example in a docstring."""
 _CURRENT = re.compile(CURRENT_DEVICE.pattern.encode())
 _ANOTHER = re.compile(ANOTHER_DEVICE.pattern.encode() + rb"|add_argument\([^()]{0,80}device")
 "Matches code that uses more than one device, or that lets the user choose a device."
@@ -57,8 +58,8 @@ BESIDE_STEPS = re.compile(
     rf"{TESTS_AND_DATA}|{EXPORTS}|evals?|evaluation|collat(e|ors?)|demos?|gradio\w*|web_?ui"
     r"|(data_(transforms|pipeline)|input_pipeline)\w*|(\w+_)?bench(mark(s|ing)?)?(_\w+)?"
 )
-"""Matches modules and packages that test, evaluate, time or show results, or that prepare a step's inputs, often in
-separate processes."""
+"""Matches modules and packages that test, evaluate, time or show results. Also matches those that prepare a step's
+inputs, often in separate processes."""
 SCRIPT = re.compile(
     r"(train|finetune|run|main|serve|server|infer|inference|app|cli|launch|generate|sample)(_\w+)?|\w+_train"
 )
@@ -202,7 +203,7 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
 
 
 def _by_package(files: Files) -> Mapping[str, Sequence[str]]:
-    """Return the files by their outermost package. Files in no package are together under an empty name."""
+    """Return the files by their outermost package. Files in no package are listed together, under an empty name."""
     regular: dict[str, list[str]] = {}
     for path in files.names:
         regular.setdefault(_outermost(path, files), []).append(path)

@@ -31,7 +31,7 @@ _FACTORY = re.compile(rb"^def build\w*\(\s*device\b", re.M)
 "Matches the signature of functions that count as factories without a configuration."
 
 ARGUMENT = "an argument"
-"The name of the state in dicts that a factory returns as arguments of its step."
+"A name for the state in a dict, if a factory returns the dict as an argument of its step."
 
 
 def may_make_step(data: bytes) -> bool:

@@ -91,19 +91,18 @@ class LoopRoots:
         return self.of(file).get(ref) if file is not None else None
 
     def objects_given(self, ref: str) -> dict[str, Value]:
-        """Return the objects that calls in the file pass to the parameters of a function with step loops, as far as
-        they are known."""
+        """Return the known objects that calls in the file pass to the parameters of a function with step loops."""
         path, _, name = ref.partition("::")
         file = self._takers.engine.project.files.index(path)
         return self._takers.of(file).objects_given(name) if file is not None else {}
 
     def generating(self, file: FileIndex) -> Set[str]:
-        """Return the functions of a file that run once because they contain a loop that generates, or because they call
-        such a function.
+        """Return the functions of a file that generate, and therefore run only once. Such a function contains a loop
+        that generates, or calls another such function.
 
         A loop counts as one that generates if it runs a model without training or replaying, or if it shows its
         progress. Functions that are called only around such loops also run once. A function that trains in loops is
-        left out, because another loop may call it, for example if it is an agent's update.
+        left out, because another loop may call it. An agent's update is an example.
         """
         refs = [ref for ref, loops in self.of(file).items() if loops]
         takers = self._takers.of(file) if refs else None
@@ -137,8 +136,8 @@ class LoopRoots:
         return found
 
     def is_pipeline(self, file: FileIndex, ref: str) -> bool:
-        """Return whether a module's entry point generates a whole result. It does if it is a method of a pipeline, or
-        if it contains a loop that runs a model until the sequences are finished."""
+        """Return whether a module's entry point generates a whole result. This is so for a method of a pipeline, and
+        for an entry point with a loop that runs a model until the sequences are finished."""
         is_one = _RUNS_ONCE.search(ref) is not None or self._ends_with_sequences(file, ref)
         return is_one and ref in self.generating(file)
 

@@ -1,4 +1,5 @@
-"""Searches for modules in the files that are not read because the report is about only a few files of a project."""
+"""Searches for modules in files that are not read. Such files exist if the report is about only a few files of a
+project."""
 
 from __future__ import annotations
 

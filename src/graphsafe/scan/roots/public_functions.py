@@ -73,7 +73,8 @@ def loops_of_run(engine: Engine, file: FileIndex, name: str) -> tuple[int, ...]:
 
 def _computes_with_gathered(engine: Engine, file: FileIndex, facts: FunctionFacts, node: Definition) -> bool:
     """Return whether a method reads attributes that another public method with tensor arguments assigns. This other
-    method may be the constructor, unless the class is a module: constructors of modules take weights."""
+    method may be the constructor, unless the class is a module: the tensors that a module's constructor takes are
+    weights, not tensors of a step."""
     if facts.owner is None or facts.decorators:
         return False
     read = _reads(node)
@@ -106,8 +107,8 @@ def _reads_gradients(function: ast.AST) -> bool:
 
 @memoize_on_node
 def _is_no_step(function: ast.AST) -> bool:
-    """Return whether a function times steps, makes weights, or tests for arrays of numpy (`isinstance(x, np.ndarray)`)
-    and does not name torch. A function that times steps waits for the steps."""
+    """Return whether a function times steps, makes weights, or handles arrays of numpy: it tests for them
+    (`isinstance(x, np.ndarray)`) and does not name torch. A function that times steps waits for the steps."""
     if any((dotted(call.func) or "").endswith(_NO_STEPS) for call in inside(function, ast.Call)):
         return True
     calls = [call for call in inside(function, ast.Call) if dotted(call.func) == "isinstance" and len(call.args) == 2]

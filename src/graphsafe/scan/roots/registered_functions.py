@@ -14,8 +14,8 @@ from graphsafe.scan.symbols.project import Project
 
 _REGISTERS = re.compile(r"(^|[_.])register(_|$)")
 _OTHERS = re.compile(r"fake|meta|abstract|atexit|autograd|_cpu|cpu_")
-"""Matches registrations and names of functions that describe an operator without running it, or that do not run on the
-GPU."""
+"""Matches the names and the registrations of functions that are no steps: a function that only describes an operator,
+or one that does not run on the GPU."""
 _OPERATORS = ("custom_op", "triton_op", "library.impl", "register_kernel")
 # A pattern that begins with the line break itself is four times as fast as one with an anchor.
 _TABLE = re.compile(rb"\n[A-Z][^\n=]*=[ \t]*\{")

@@ -11,8 +11,8 @@ from graphsafe.scan.roots.step_names import ENGINE_STEPS, MODEL_CALL
 from graphsafe.scan.symbols.index import dotted
 
 Strength = Literal["replays", "trains", "runs"]
-"""The ways in which a function takes a step, the most certain first. A function that only runs a model may do so once,
-or for an evaluation. So such a function takes a step only if a loop calls it."""
+"""The ways in which a function takes a step. The most certain way comes first. A function that only runs a model may do
+so once, or for an evaluation. So such a function takes a step only if a loop calls it."""
 
 _OPTIMIZER = re.compile(r"(?:^|[._])(?:opt|optim|optimi[sz]er|scaler)\w*$")
 _ENVIRONMENT = re.compile(r"(?:^|[._])(?:vec_?)?envs?$")

@@ -61,7 +61,7 @@ class StepTakers:
 
 
 class FileTakers:
-    """The calls in the functions of one file that take a step."""
+    """The calls that take a step, in the functions of one file."""
 
     def __init__(self, all_files: StepTakers, file: FileIndex, between: int) -> None:
         self._all = all_files

@@ -15,7 +15,7 @@ or tables of measurements."""
 MAX_DOCUMENTS = 10_000
 "The largest number of documents that are searched. If a project has more, most of them are data, and none is searched."
 _OWN = b'"graphsafe/'
-"The beginning of the schema's name in graphsafe's own reports."
+"The prefix of the schema's name in graphsafe's own reports."
 
 
 class Documents:

@@ -118,7 +118,7 @@ class _Walk:
 
 
 def _ignored(path: Path, is_folder: bool, ignores: list[Ignore]) -> bool:
-    """Return whether an ignore file ignores a path. The path of its folder must not contain links."""
+    """Return whether an ignore file ignores a path. Only the last part of the path may be a link."""
     for ignore in reversed(ignores):
         if path.is_relative_to(ignore.folder):
             verdict = ignore.match(path, is_folder)

@@ -85,7 +85,7 @@ class StateFlow:
         self.moved: set[str] = set()
         "Attributes to which steps assign another tensor."
         self.taken: set[tuple[str, str | None]] = set()
-        "Attributes, each with the attribute whose tensor a step assigns to it."
+        "Pairs of attributes. A step assigns the tensor of the second attribute to the first one."
         self.emptied: set[str] = set()
         "Containers that steps replace by new ones."
         self.joined_on_host: set[str] = set()
@@ -135,7 +135,7 @@ def _rank(judged: tuple[Write, Event]) -> tuple[object, ...]:
 def growing(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
     """Return the event for a tensor or list that grows step by step, or for a buffer that a larger one replaces. A
     buffer that no step reads gets no event. A tensor on the host gets no event either, because no graph holds its
-    memory. A copy of it to the device has an event of its own."""
+    memory. If code copies this tensor to the device, the copy has an event of its own."""
     tensor = as_tensor(write.value)[0]
     may_hold_tensor = holds_device(write.value) and type(write.value) is not Unknown
     if not write.grows or (tensor is None and not may_hold_tensor):
@@ -269,7 +269,7 @@ def rebound(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
     if write.resets is not False and write.key in log.readers and write.key not in log.read_old:
         return None  # each step reads only what it has set
     # If an attribute is None between steps, a step usually sets and resets it, or keeps an activation for other code.
-    # If a step first reads such an attribute of its own object, another step has left the value there.
+    # If a step first reads such an attribute of its own object, another step has put the value there.
     empty_before = write.before is not None and may_be_none(write.before) is not False
     left_by_another = write.reads_self or (read_first and write.lasting)
     is_kept = empty_before and (left_by_another or not read_first)

@@ -297,7 +297,7 @@ def _writers(frame: Frame, attribute: str) -> set[str]:
 @memoize_on_node
 def _follows(function: ast.AST, line: int) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
     """Return the attributes that the `if` on a line tests, the attributes that its branches assign, and the methods
-    that they call.
+    that these branches call.
 
     If the body of the `if` leaves the function, the code after the `if` counts as its `else`.
     """

@@ -15,7 +15,8 @@ from graphsafe.scan.symbols.index import dotted, elements, is_none, takes_slice
 
 FIRST_STEP = "a test that only a first step passes"
 ENTRIES = "entries of "
-"The prefix for the name of a table with a flag that says whether the entries are ready: `if not cache['is_init']:`."
+"""The prefix for the name of a table, if a flag in the table says whether its entries are ready: `if not
+cache['is_init']:`."""
 READY_FLAG = re.compile(
     r"(^|[._])(is_)?(ready|init(ialized|ialised|ed)?|built|planned|first(_\w+)?|done|cached|prepared|warm(ed)?(_up)?|compiled|setup|set_up)\w*$"
 )
@@ -25,7 +26,7 @@ KEPT_KEY = "key of "
 EMPTY = "len:"
 "The prefix of `LazyTest.target` if the test asks whether a table is still empty."
 _SETTINGS = frozenset(("str", "int", "float", "Path", "pathlib.Path"))
-"Types of a setting, such as a path, that the first step may replace by the object for which the setting stands."
+"Types of settings, such as a path. The first step may replace such a setting by the object for which it stands."
 _FIRST_FLAG = re.compile(r"(^|[._])(is_)?(first|needs?_init|fresh)\w*$")
 
 _COUNTS = re.compile(r"(^|_)(step|iter|iteration|epoch|counter|num_updates)$")

@@ -147,8 +147,9 @@ def _asks(test: ast.expr, name: str) -> bool:
 
 @memoize_on_node
 def asks_by_name(test: ast.expr) -> bool:
-    """Return whether few steps pass a test, judging by the names in it. Such a step logs, saves or evaluates, or it is
-    the first step or a failing step: `every_n_steps(state, 10)`, `batch_idx == 0`, `isnan(loss)`."""
+    """Return whether few steps pass a test, judging by the names in it. A step that passes the test may log, save or
+    evaluate, or may be the first step or a failing step: `every_n_steps(state, 10)`, `batch_idx == 0`,
+    `isnan(loss)`."""
     if isinstance(test, ast.BoolOp):
         rare = [part for part in test.values if asks_by_name(part)]
         # Code that logs every 10 steps often logs the last step too.

@@ -1,4 +1,4 @@
-"""Calls that switch a module between training and evaluation, or its gradients on or off: `net.eval()`,
+"""Calls that switch a module between training and evaluation, or that turn its gradients on or off: `net.eval()`,
 `net.requires_grad_(False)`. A graph that trains the module keeps the mode that the module had at the capture."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from graphsafe.scan.symbols.index import dotted
 SWITCHES = {"eval": "training", "train": "training", "requires_grad_": "requires_grad"}
 "Method of a module -> the mode that it switches."
 ENDS = tuple(f".<{name}>" for name in sorted({*SWITCHES.values()}))
-"The endings of those keys in the state log that stand for a mode of modules."
+"Suffixes of keys in the state log. A key with such a suffix stands for a mode of modules."
 
 
 def note_training(frame: Frame, node: ast.Call, ref: str) -> None:

@@ -38,7 +38,7 @@ def own_change(
     grows: bool = False,
     outgrown: bool = False,
 ) -> Write:
-    """Return a write that treats the change of the state `text` in `node` like an assignment of `value`."""
+    """Return a write for a change of the state `text` by `node`, as if `node` assigned `value` to this state."""
     return Write(
         key=key,
         text=text,

@@ -1,5 +1,5 @@
-"""State that is as before at the end of a step. A function or a context manager changes it only temporarily, or a step
-swaps two tensors, or flips a flag, an even number of times."""
+"""Finds state that has its old value back at the end of a step. Either a function or a context manager changes the
+state only temporarily, or a step swaps two tensors (or flips a flag) an even number of times."""
 
 from __future__ import annotations
 

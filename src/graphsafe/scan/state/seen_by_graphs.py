@@ -109,8 +109,8 @@ def _rate(write: Write, log: StateLog, graphs: Graphs) -> Event | None:
 
 
 def _mode(write: Write, log: StateLog, graphs: Graphs) -> Event | None:
-    """Return the event for a line that switches a module to evaluation, or its gradients off. There is an event only if
-    captured code trains the module and no other line switches it back."""
+    """Return the event for a line that switches a module to evaluation, or that turns its gradients off. There is an
+    event only if captured code trains the module and no other line switches it back."""
     if not write.key.endswith(module_modes.ENDS) or const_of(write.value) is not False:
         return None
     switched = (one for place in (*log.writes.values(), *log.between.values()) for one in place)

@@ -37,7 +37,7 @@ def is_set_before(frame: Frame, node: ast.AST, text: str) -> bool:
 
 
 def continues(frame: Frame, node: ast.AST, text: str) -> bool:
-    """Return whether an assignment to `text` reads the value that the same call gave to `text` before."""
+    """Return whether an assignment to `text` reads the value that the same call assigned to `text` before."""
     reads = isinstance(node, ast.AugAssign) or (isinstance(node, ast.Assign) and mentions(node.value, text))
     return reads and is_set_before(frame, node, text)
 

@@ -30,8 +30,8 @@ def default_device_covers(files: Files, path: str) -> tuple[bool, bool]:
 
 
 def default_device_in(data: bytes) -> tuple[bool, bool, Sequence[str]]:
-    """Return whether a file sets a default device, whether it enters a device, and, if it does either, the modules that
-    it imports."""
+    """Return whether a file sets a default device, and whether it enters a device. If it does either, also return the
+    modules that it imports."""
     sets = b"set_default_" in data and _SET.search(data) is not None
     enters = b"device" in data and _ENTERED.search(data) is not None
     return sets, enters, [name.decode() for name in _IMPORTED.findall(data)] if sets or enters else ()

@@ -24,14 +24,14 @@ MAX_CHAIN = 100
 HANDING_OVER = ("_hook(", ".forward = ")
 "Parts of lines that pass a function to torch. torch then calls the function in every step."
 GRAPHED = ("make_graphed_callables", "CudaGraphModule")
-"Endings of the names of functions and classes that capture a callable: those of PyTorch and tensordict."
+"Suffixes of the names of functions and classes (of PyTorch and tensordict) that capture a callable."
 CAPTURING_MODES = ("reduce-overhead", "max-autotune")
 "Modes of torch.compile that capture."
 CAPTURE_WORDS = ("graph(", *GRAPHED, "capture_begin", "accelerator.Graph", *CAPTURING_MODES)
 CAPTURE_ENDS = ("cuda.graph", "cuda.graphs.graph", "xpu.graph", "npu.graph", ".capture_begin")
-"Endings of the names of context managers that capture."
+"Suffixes of the names of context managers that capture."
 GRAPH_ENDS = ("CUDAGraph", "XPUGraph", "NPUGraph")
-"Endings of the names of graph classes."
+"Suffixes of the names of graph classes."
 
 ANY_NAME = "*"
 "The key in `writers` for methods that put tensors into attributes whose names the source does not show."

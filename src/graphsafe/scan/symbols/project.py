@@ -69,7 +69,7 @@ class Project:
         self._classes: dict[str, ClassFacts | None] = {}
         self._functions: dict[str, FunctionFacts | None] = {}
         self._methods: dict[object, dict[str, str | None]] = {}
-        "Class (and the class after which to search, if any) -> name -> method."
+        "Class, and the class after which the search starts (or None) -> name -> method."
 
     # names
 
@@ -177,7 +177,7 @@ class Project:
         return self.member(binding, rest) if binding is not None else None
 
     def found(self, but: Set[str]) -> FilesRead:
-        """Return the files that this process has read, to send them to a process that already has the indexes of
+        """Return the files that this process has read, for another process that already has the indexes of the files
         `but`."""
         files = self.files
         indexes = {path: index for path, index in files.indexes.items() if path not in but}

@@ -1,4 +1,4 @@
-"""The files of a project: their module names, their indexes, and their statements on demand.
+"""The files of a project: their module names, their indexes, and the statements that are needed.
 
 A file is read when it is first needed. If it cannot be read, a problem is recorded for it.
 """
@@ -28,8 +28,8 @@ Place = tuple[str, str]
 
 MAX_SOURCES = 64
 MAX_NODE_LINES = 30_000
-"""The largest number of lines of recently used statements in memory, besides those of whole trees. A line of syntax
-takes about 1.2 KB."""
+"""Apart from whole trees, recently used statements with at most this many lines in total stay in memory. A line of
+syntax takes about 1.2 KB."""
 MAX_TREE_LINES = 40_000
 """Whole syntax trees are kept for files with at most this many lines in total, so that their functions are parsed only
 once."""

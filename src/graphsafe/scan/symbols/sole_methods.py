@@ -18,7 +18,7 @@ from graphsafe.scan.symbols.overrides import is_of_tests
 from graphsafe.scan.symbols.project import Project
 
 MAX_CLASSES = 40
-"The largest number of classes that may define a method. Names with more definitions do not tell the class."
+"The largest number of classes that may define a method. A name with more definitions does not show the class."
 _DEFINED = re.compile(rb"\n(?:class[ \t]+(\w+)|[ \t]+(?:async[ \t]+)?def[ \t]+([A-Za-z]\w*)\(\s*self\b)")
 _SHARED = CONTAINER_METHODS | frozenset(
     "add_graph add_histogram add_image add_module add_param_group add_scalar add_scalars apply apply_gradients "
@@ -39,8 +39,8 @@ be one of these."""
 def classes_of(project: Project, body: ast.AST | None, receiver: ast.expr, method: str) -> Sequence[str]:
     """Return the classes of the object on which a function calls a method: one class, or a base and its subclasses.
 
-    `body` is the function, or None at module level, and `receiver` the object as written in it. The result is empty if
-    the called methods do not tell the class.
+    `body` is the function, or None at module level, and `receiver` is the object as written in it. The result is empty
+    if the called methods do not show the class.
     """
     written = dotted(receiver) if body is not None else None
     called = frozenset((method,))
@@ -49,8 +49,8 @@ def classes_of(project: Project, body: ast.AST | None, receiver: ast.expr, metho
     called -= _SHARED
     if method not in called:
         return ()
-    # A name of two words tells the class alone. Other projects and libraries also use the short names, for example
-    # `update`, so one of these tells it only together with another method.
+    # A name of two words is enough to show the class. Other projects and libraries also use short names such as
+    # `update`, so a short name shows the class only together with another method.
     alone = _known_family(project, frozenset((method,))) if "_" in method else ()
     return alone or (_known_family(project, called) if len(called) > 1 else ())
 
@@ -71,7 +71,8 @@ def _known_family(project: Project, names: frozenset[str]) -> Sequence[str]:
 
 
 def _family(project: Project, names: frozenset[str]) -> Sequence[str]:
-    """Return the classes that define all these methods, a common base first. Return nothing for unrelated classes."""
+    """Return the classes that define all these methods. A common base comes first. Return nothing for unrelated
+    classes."""
     defined = project.files.found_by("methods by name", _defined_in)
     places = set.intersection(*({*defined.get(name, ())} for name in names))
     classes = [*_classes(project, sorted(places), names)] if len(places) <= MAX_CLASSES else []

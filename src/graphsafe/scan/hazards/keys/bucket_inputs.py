@@ -101,9 +101,11 @@ def is_kept(function: Function, name: str) -> bool:
 
 
 def left_out(found: Tables, table: GraphTensors, function: Function) -> Iterator[str]:
-    """Yield inputs that a replaying function leaves as they are, although it refills others from fields of an argument.
+    """Yield inputs that a replaying function does not refill, although it refills other inputs from fields of an
+    argument.
 
-    An example is `e.scale` beside `e.heat.fill_(params.heat)`, if the capture made `e.scale` from `params.scale`.
+    For example, the function runs `e.heat.fill_(params.heat)` and ignores `e.scale`, but the capture made `e.scale`
+    from `params.scale`.
     """
     nodes = [node for _, node in own_nodes(function)]
     capturing = {name.rpartition(".")[2]: node for name, node, _ in found.functions if captures_in(node)}

@@ -54,8 +54,8 @@ def _in_each_round(name: str, function: Function, capturing: Functions) -> Itera
 
 
 def _narrowed(name: str, function: Function, capturing: Functions) -> Iterator[Line]:
-    """Yield lines that replace a buffer by a part of it for each size. In the next iteration of the outer loop, the
-    largest size gets the smallest part."""
+    """Yield lines that, for each size, replace a buffer by a part of the buffer. In the next iteration of the outer
+    loop, the largest size gets the smallest part."""
     parents = parents_in(function)
     for loop in own(function, ast.For):
         outer = loop_around(loop, parents)

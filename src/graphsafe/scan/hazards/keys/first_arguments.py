@@ -33,7 +33,7 @@ from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import matched, parameters
 
 _First = tuple[ast.expr, Sequence[ast.stmt]]
-"The statements that only the first call of a function runs, after the test that guards them."
+"A test that only the first call of a function passes, and the statements that run after this test."
 
 
 def lines(found: Tables) -> Iterator[Line]:
@@ -65,8 +65,9 @@ def _lacking(name: str, function: Function, block: CaptureBlock, numbers: Set[st
 def _lacking_in_calls(
     name: str, functions: Functions, block: CaptureBlock, numbers: Set[str], first: _First
 ) -> Iterator[Line]:
-    """Yield assignments of graphs that a function captures on demand and returns: `graph = self.graphs.get(n)`. The
-    capture uses another number, and a call computes this number from values that do not determine the key."""
+    """Yield assignments of graphs that a function captures when they are first needed, and then returns: `graph =
+    self.graphs.get(n)`. The capture uses a number that is not in the graph's key, and a call computes this number from
+    values that do not determine the key."""
     function = functions[name]
     for node in first[1]:
         entry = node.targets[0] if isinstance(node, ast.Assign) else None

@@ -54,8 +54,8 @@ def lines(found: Tables) -> Iterator[Line]:
 def _lacking(
     name: str, function: Function, capturing: Functions, functions: Functions, fields: Set[str]
 ) -> Iterator[Line]:
-    """Yield assignments of graphs that are captured on demand, if the key lacks a number or an option of the
-    capture."""
+    """Yield assignments of graphs that are captured when they are first needed, if the key lacks a number or an option
+    of the capture."""
     parents = parents_in(function)
     unique = _by_last_name(functions)
     for node in parents:
@@ -181,8 +181,9 @@ def _captures_for(
 def _made_by(
     key: ast.expr, origins: Set[str], function: Function, functions: Functions
 ) -> tuple[str, str, ast.expr | ast.stmt] | None:
-    """Return the `return` statement of the function that makes a key: `key_of` for `key = self.key_of(batch)`. Return
-    None unless the function is in the file and the call passes to it the object from which the missing value comes."""
+    """Return the `return` statement of the function that makes a key. For `key = self.key_of(batch)`, this function is
+    `key_of`. Return None unless the function is in the file and the call passes to it the object from which the missing
+    value comes."""
     for node in own(function, ast.Assign) if isinstance(key, ast.Name) else ():
         call = node.value if [*map(place, node.targets)] == [place(key)] else None
         if isinstance(call, ast.Call) and any(place(one) in origins for one in known_to(call)):
@@ -193,7 +194,7 @@ def _made_by(
 
 
 def switched_attributes(name: str, table: str | None, functions: Functions) -> Set[str]:
-    """Return the attributes that are assigned in methods that are not constructors and do not drop the graphs."""
+    """Return the attributes that methods assign. Constructors, and methods that drop the graphs, are left out."""
     owner = name.rpartition(".")[0]
     methods = [node for other, node in functions.items() if owner and other.rpartition(".")[0] == owner]
     return {
@@ -222,7 +223,8 @@ def _frozen(
         text = place(value)
         if text is None:
             continue
-        # The file may declare an undeclared parameter, or the passed attribute, as a number elsewhere.
+        # If the parameter has no annotation, the file may declare its name, or the name of the passed attribute, as a
+        # number elsewhere.
         is_field = parameter.arg in fields or (isinstance(value, ast.Attribute) and value.attr in fields)
         if parameter.arg in taken or (parameter.annotation is None and is_field):
             sources = {one for one in names_in(value, function, unique) if head(one) in given or one in switched}
@@ -314,7 +316,7 @@ def _other_numbers(table: GraphTensors) -> Iterator[Line]:
 
 
 def _read_by_captures(table: GraphTensors) -> set[str]:
-    """Return the attributes that captured code reads, including lambdas of the capturing functions."""
+    """Return the attributes that captured code reads. Lambdas in capturing functions count as captured code."""
     lambdas = [one for name in table.capturing for one in inside(table.functions[name], ast.Lambda)]
     return {
         f"self.{inner.attr}"

@@ -220,8 +220,8 @@ def makes_graphs(call: ast.Call) -> bool:
 
 
 def imported_methods(project: Project, path: str) -> Mapping[str, Parts]:
-    """Return the methods of classes that a file imports, as `Runner.step`, each with the parts of its result that are
-    outputs."""
+    """Return the methods of imported classes that return outputs, by names such as `Runner.step`. Each comes with the
+    parts of its result that are outputs."""
     found: dict[str, Parts] = {}
     for name, ref in _classes(project, path):
         defined, _, cls = ref.partition("::")

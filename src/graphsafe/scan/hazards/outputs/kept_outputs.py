@@ -50,8 +50,9 @@ Parents = Mapping[ast.AST, ast.AST]
 
 
 def lines(found: Tables) -> Iterator[Line]:
-    """Yield lines that keep the output that a function of the same file or a method of an imported class returns. If
-    the function replays the graph itself, the expression that it returns is also yielded."""
+    """Yield lines that keep an output of a graph. A function of the same file, or a method of an imported class,
+    returns this output. If a function of the file replays the graph itself, the expression that it returns is also
+    yielded."""
     replayed = replaying(found)
     graphed = {name: Given(call) for name, call in graphed_callables(found)}
     imported = {name: Given(ast.Name(name), parts) for name, parts in found.imported.items()}
@@ -90,7 +91,7 @@ def _line(function: str, node: ast.expr) -> Line:
 
 
 def _kept_by_methods(found: Tables) -> Iterator[Line]:
-    """Yield the lines of methods that keep an output which a replaying function passes to them: `self.held.append(y)`
+    """Yield the lines in which a method keeps an output that a replaying function passes to it: `self.held.append(y)`
     for `callback.on_step(self.y)`."""
     methods = [(name, node) for name, node, _ in found.functions if "." in name]
     for table in found.all:
@@ -146,8 +147,8 @@ def _kept_of(method: Function, given: Set[str], found: Tables) -> Iterator[ast.C
 
 
 def _handed_on(found: Tables, names: Mapping[str, str]) -> Iterator[tuple[str, Line]]:
-    """Yield the lines that collect the values of a generator (`kept = [*…]`, `list(runner.stream(frames))`), each after
-    the function that returns the output."""
+    """Yield the lines that collect the values of a generator (`kept = [*…]`, `list(runner.stream(frames))`), each with
+    the name of the function that returns the output."""
     outputs = set().union(*(table.overwritten for table in found.all))
     by_graph = outputs_by_graph(found)
     yielding: dict[str, tuple[str, int | None]] = {}
@@ -243,7 +244,8 @@ def _keeps_name(
     line: ast.Assign, names: Set[str], made: Sequence[ast.Call], parents: Parents
 ) -> ast.Call | ast.Assign | None:
     """Return the line that puts a result, without a copy, into a container that outlives the iteration or the call:
-    `y = run(x); kept.append(y)`. A container of one call counts if the function calls `run` again afterwards."""
+    `y = run(x); kept.append(y)`. A container that does not outlive the call is enough if the function calls `run` again
+    afterwards."""
     is_looped = loop_around(line, parents) is not None
     again = [call.lineno for call in made if _is_same_call(call, line.value)]
     for inner in (inner for statement in following(line, parents) for inner in ast.walk(statement)):

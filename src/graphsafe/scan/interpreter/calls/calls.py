@@ -256,7 +256,8 @@ def _method(frame: Frame, node: ast.Call, function: ast.Attribute, receiver: Val
 
 
 def _found_by_methods(frame: Frame, function: ast.Attribute, arguments: Arguments) -> Instance | None:
-    """Return the object on which an unknown method is called if the called methods tell its class.
+    """Return the object on which an unknown method is called, if the methods that the code calls on this object show
+    its class.
 
     If subclasses define the method too, the class is certain enough only in a program that trains. Code that measures
     is left out, because it composes objects in other ways than the program does.

@@ -1,4 +1,4 @@
-"""Functions and lambdas that are defined inside another function. Each call of them is interpreted anew."""
+"""Functions and lambdas that are defined inside another function. Each call of such a function is interpreted anew."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Closures:
         "The ids of the closures that are running now, because the function being interpreted has called them."
         self._count = 0
         self.given: Mapping[str, tuple[list[str], Arguments]] = {}
-        "Function whose wrapper is being read -> the function's parameters, and the arguments of the call to it."
+        "Function whose wrapper is being read -> the function's parameters, and the arguments of the function's call."
 
     def next_id(self) -> int:
         """Return a number that no closure has yet."""

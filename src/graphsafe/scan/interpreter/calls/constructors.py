@@ -132,8 +132,8 @@ def _is_object(value: Value) -> bool:
 
 
 def _is_sequential(value: Value) -> bool:
-    """Return whether a value is an `nn.Sequential` or another sequence that holds only modules, of which some are of
-    the project."""
+    """Return whether a value is an `nn.Sequential` or another sequence that holds only modules, with at least one
+    module of the project."""
     parts = [option for item in (value.items or ()) for option in options(item)] if type(value) is Sequence else []
     others = [part for part in parts if type(part) is not Instance]
     modules = [part for part in others if type(part) is RuntimeObject and part.kind == "module"]

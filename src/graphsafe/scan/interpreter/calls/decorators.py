@@ -18,7 +18,8 @@ from graphsafe.scan.symbols.project import ref_of
 def wrapper(engine: Engine, call: Call, facts: FunctionFacts) -> Function | None:
     """Return the closure that a decorator of the project puts in place of a function, or None.
 
-    A function with loops of steps is read without its decorators, because only this reading knows the loops.
+    A function with loops of steps is read without its decorators, because the loops are known only for the function
+    itself.
     """
     if call.plain or not facts.decorators or call.loops:
         return None

@@ -20,7 +20,7 @@ _MODULE = re.compile(r"torch\.nn\.(modules\.\w+\.)?(?P<name>[A-Z]\w*)(\[.*)?$")
 _OF_ANYTHING = frozenset("Module Identity Container".split())
 "Modules that take arguments of any kind."
 _OF_PACKED = frozenset("RNN LSTM GRU DataParallel".split())
-"""Modules that may take other values than tensors: a recurrent module also takes a packed sequence, and DataParallel
+"""Modules that may take values other than tensors: a recurrent module also takes a packed sequence, and DataParallel
 takes the arguments of the module that it wraps."""
 _NEVER = (float("inf"), 0)
 
@@ -47,8 +47,8 @@ def _takes_tensor(frame: Frame, value: Value | None) -> bool:
 
 
 def _kind(frame: Frame, value: Value) -> str:
-    """Return the name of a module's class, or of the first module in an `nn.Sequential`. Return an empty string if the
-    module may take values other than tensors."""
+    """Return the name of a module's class. For an `nn.Sequential`, return the name of its first module's class. Return
+    an empty string if the module may take values other than tensors."""
     if type(value) is SequenceValue:
         first = value.items[0] if value.items else value.elem
         return "" if type(first) is SequenceValue else _kind(frame, first)

@@ -56,7 +56,7 @@ def fits(engine: Engine, value: Value, arguments: Arguments) -> bool:
 
 
 def _called(engine: Engine, value: Value) -> str | None:
-    """Return the function of the project that a call of a value runs with exactly the arguments of the call. Return
+    """Return the function of the project that runs, with exactly the call's arguments, if a value is called. Return
     None for other values, such as closures and partial functions."""
     if type(value) is Function and value.node is None and not value.partial and not value.partial_keywords:
         return value.ref

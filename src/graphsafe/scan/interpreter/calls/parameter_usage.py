@@ -34,8 +34,8 @@ conversion to a type of torch."""
 
 @memoize_on_node
 def is_used_as_tensor(function: ast.AST, name: str, ops: OpTable, of: TensorHint) -> bool:
-    """Return whether the body reads a method or attribute of the parameter that only tensors have, or passes the
-    parameter to a function that takes only tensors.
+    """Return whether the body uses the parameter as only a tensor can be used: it reads a method or attribute that only
+    tensors have, or passes the parameter to a function that takes only tensors.
 
     The op table lists the names that prove this. `of` is the kind of value: for a `parameter`, fewer names count as
     proof than for a `step-input`.

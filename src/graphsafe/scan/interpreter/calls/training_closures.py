@@ -1,4 +1,5 @@
-"""Nested functions that train a model. A library defines them for a loop of its user:
+"""Nested functions that train a model. A library defines such a function, and the training loop of the library's user
+calls it:
 
 def make_trainer(model, optimizer):
     def update(engine, batch):

@@ -12,8 +12,8 @@ from graphsafe.scan.state.first_step import FIRST_STEP
 
 
 def around(frame: Frame, kind: EventKind, how: str, node: ast.AST) -> tuple[str | None, bool, bool]:
-    """Return three facts about a line: its guard, whether only a first step runs it, and whether it is doubtful that a
-    step runs it at all."""
+    """Return three facts about a line: its guard, whether only a first step runs it, and whether it is doubtful that
+    any step runs the line."""
     guard = frame.guard
     once = first_step_only(frame)
     doubtful = bool(frame.unlikely)

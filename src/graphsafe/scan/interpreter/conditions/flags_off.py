@@ -1,4 +1,5 @@
-"""Flags that nothing in the project changes: off by default in an application, or set to a constant by constructors."""
+"""Flags that nothing in the project changes. Such a flag is off by default in an application, or constructors set it to
+a constant."""
 
 from __future__ import annotations
 
@@ -44,8 +45,9 @@ def _is_off(frame: Frame, test: ast.expr) -> bool:
 
 
 def _is_given(frame: Frame, name: str) -> bool:
-    """Return whether the project turns a flag on. It does if any code gives the flag a value other than None, False and
-    0, or names it in a string, as for a command-line option. Configurations, scripts and documents are searched too."""
+    """Return whether the project turns a flag on. This is so if any code assigns a value other than None, False and 0
+    to the flag, or names the flag in a string, as for a command-line option. Configurations, scripts and documents are
+    searched too."""
     files = frame.project.files
     words = name.encode(), name.replace("_", "-").encode()
 
@@ -58,7 +60,8 @@ def _is_given(frame: Frame, name: str) -> bool:
 
 
 def _gives(name: str) -> re.Pattern[bytes]:
-    """Return a pattern for code that gives a flag a value other than None, False and 0, or names it in a string."""
+    """Return a pattern for code that assigns a value other than None, False and 0 to a flag, or names the flag in a
+    string."""
     spelled = re.escape(name).replace("_", "[-_]")
     given = (
         # A copy from an attribute of the same name gives no new value: `benchmark=first.benchmark`, `self.noise =
@@ -82,8 +85,8 @@ def _sets(name: str) -> re.Pattern[bytes]:
 
 def _against_constant(frame: Frame, test: ast.expr, known: Number | None) -> bool | None:
     """Return the branch of an `if` that never runs, because constructors give a flag the opposite value. Return None if
-    other code may change the flag. For example, no other code may change it if `self.simple = True` is the only
-    assignment and no parameter gives the value."""
+    other code may change the flag. For example, no other code changes the flag if `self.simple = True` is its only
+    assignment and no parameter has its name."""
     flag = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else test
     if known is None or not frame.hot or type(known.const) is not bool or known.overridable_by not in _BY_DEFAULT:
         return None

@@ -220,8 +220,8 @@ def narrow(frame: Frame, env: dict[str, Value], test: ast.expr, branch: bool) ->
 
 @memoize_on_node
 def asked_for_type(test: ast.Compare) -> ast.Call | None:
-    """Return the call `isinstance(x, T)` that asks nearly the same as `type(x) == T` or `type(x) in (S, T)`, or as the
-    opposite, such as `type(x) is not T`. Return None for other comparisons."""
+    """For a comparison of types, return the call `isinstance(x, T)` that asks nearly the same or the opposite. Examples
+    are `type(x) == T`, `type(x) in (S, T)` and `type(x) is not T`. Return None for other comparisons."""
     left, kinds = test.left, (ast.Eq, ast.NotEq, ast.Is, ast.IsNot, ast.In, ast.NotIn)
     asks = isinstance(left, ast.Call) and dotted(left.func) == "type" and len(left.args) == 1
     if not isinstance(left, ast.Call) or not asks or len(test.ops) > 1 or not isinstance(test.ops[0], kinds):
@@ -236,8 +236,8 @@ def asks_for_yes(test: ast.expr) -> bool:
 
 
 def _type_test(frame: Frame, test: ast.expr) -> ast.Call | None:
-    """Return the call `isinstance(x, T)` whose result was assigned to a local name, if `x` was not rebound since the
-    call."""
+    """Return the call `isinstance(x, T)` whose result was assigned to a local name, if `x` has not been rebound since
+    the call."""
     if not isinstance(test, ast.Name):
         return None
     bound = provenance.bound_expression(frame, test)

@@ -37,7 +37,7 @@ def is_rare(frame: Frame, node: ast.If) -> bool:
 
 
 def _is_for_script(frame: Frame, node: ast.If) -> bool:
-    """Return whether a function tests its file for being run as a script: `if __name__ == "__main__":`."""
+    """Return whether an `if` in a function tests whether the file is run as a script: `if __name__ == "__main__":`."""
     return frame.node is not None and isinstance(node.test, ast.Compare) and dotted(node.test.left) == "__name__"
 
 
