@@ -52,7 +52,8 @@ class Registered:
 
     generator: torch._C.Generator
     holders: tuple[tuple[str, weakref.ref[Any], str], ...]
-    "The attributes that held the generator. Each is the full name, the object and the name of the attribute."
+    """The attributes that held the generator. Each entry consists of the full name, the object, and the name of the
+    object's attribute."""
     name: str
     calls: Calls = ()
     "The calls that registered the generator."

@@ -38,7 +38,7 @@ from graphsafe.run.child.source import (
 
 PUTS = frozenset({"append", "appendleft", "add", "insert", "extend", "setdefault", "update", "put"})
 _MOST_ITEMS = 64
-"The search looks at this many of the last elements of a container."
+"Only the last elements of a container are searched, at most this many."
 _DEEPEST = 3
 _ENOUGH_TIMES = 2
 "A container must hold the same results this many times. A table of all graphs' outputs holds each of them once."

@@ -1,9 +1,9 @@
 """Checks on a GPU whether writes to graphs' inputs are ordered with the replays. It runs only with `--waits`.
 
-PyTorch counts the writes to a tensor as its version. Versions are compared when the current stream changes, when an
-event is recorded or waited for, when the host waits, and when a replay begins. A new version counts as a write on the
-stream that has been current since the last comparison. The check ends as soon as several threads use streams, because
-any of these threads can then have made a write.
+A tensor's version is the number of writes to it that PyTorch has counted. Versions are compared when the current stream
+changes, when an event is recorded or waited for, when the host waits, and when a replay begins. A new version counts as
+a write on the stream that has been current since the last comparison. The check ends as soon as several threads use
+streams, because any of these threads can then have made a write.
 """
 
 from __future__ import annotations
@@ -167,8 +167,8 @@ def _copied(storage: torch.UntypedStorage, nodes: Sequence[GraphNode]) -> Part:
 
 
 def _is_in_parts(storage: torch.UntypedStorage, nodes: Sequence[GraphNode]) -> bool:
-    """Return whether a graph uses only a part of a storage: no copy reads the whole host storage, or no node uses the
-    first address of the device storage."""
+    """Return whether a graph uses only a part of a storage. This is so for a host storage if no copy reads all of it,
+    and for a device storage if no node uses its first address."""
     if storage.device.type == "cpu":
         return all(len(one) < storage.nbytes() for one in copied_from(storage, nodes))
     return all(storage.data_ptr() not in node.words for node in nodes)
