@@ -198,7 +198,7 @@ class GraphFacts(CaptureFacts):
     decided: CallSite | None = None
     "The line that decided to capture, if the last call is in a helper that captures any function passed to it."
     let_go: Calls = ()
-    "The calls that led to the line that dropped the first gradient that the graph writes."
+    "The calls that led to the line at which the program first dropped a gradient of the graph."
     skipped: int = 0
     "The number of weights that had no gradient at an eager step after a replay."
     rotated: Rotated | None = None
@@ -323,7 +323,7 @@ class ProcessFacts:
     """All facts of a process."""
 
     fault: str | None = None
-    "The error because of which the process was not watched. No other facts are known then."
+    "The error that kept the process from being watched. No other facts are known then."
     graphs: tuple[GraphFacts, ...] = ()
     failed: tuple[FailedCapture, ...] = ()
     steps: tuple[StepFacts, ...] | None = None

@@ -165,8 +165,8 @@ def _state(generator: torch._C.Generator) -> State | None:
 def _seeding_line(frames: Sequence[FrameType]) -> CallSite | None:
     """Return the line that seeds a generator between replays.
 
-    The line is in a loop around the replay, in a function that is running in that loop, or in a function that such code
-    calls.
+    The line is in a loop around the replay, in a function that is running in that loop, or in a function that the loop
+    or such a function calls.
     """
     trees = [tree_of_code(one.f_code) for one in frames]
     loops = [outer_loop(tree, one.f_lineno) for tree, one in zip(trees, frames, strict=True)]

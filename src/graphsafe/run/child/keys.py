@@ -1,10 +1,10 @@
 """Finds replays at which the program's values differ from the values that the capture froze.
 
-Such a program chooses its graphs by a key that is too coarse. Three kinds of values are compared: the arguments of the
-capturing function that captured statements read; arguments with the same names in its callers; and values of objects,
-globals and closures that captured code used. If the capturing function is called with another value, a replay inside
-the call uses the old value. A replay inside another method of the same object also uses the old value, if this method
-also has the argument and ignores it.
+Such a program chooses its graphs by a key that is too coarse. Three kinds of values are compared. The first are
+arguments of the capturing function, if captured statements read them. The second are arguments with the same names in
+the callers of this function. The third are values of objects, globals and closures that captured code used. If the
+capturing function is called with another value, a replay inside the call uses the old value. A replay inside another
+method of the same object also uses the old value, if this method also has the argument and ignores it.
 """
 
 from __future__ import annotations

@@ -122,7 +122,8 @@ class Refills:
         self.copied(stream, number, parts)
 
     def is_read(self, storage: int) -> bool:
-        """Return whether some work that reads host memory may still run, because the host has not waited for it."""
+        """Return whether some work that reads host memory may still run. This is so if the host has not waited for the
+        work."""
         return self._running(storage) is not None
 
     def _running(self, storage: int, part: Elements | None = None) -> _Work | None:

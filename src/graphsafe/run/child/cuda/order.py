@@ -54,7 +54,7 @@ class CudaOrder:
         self._inputs: dict[int, _Input] = {}
         "Number of a storage that graphs read -> a tensor with this storage."
         self._changed: set[int] = set()
-        "Numbers of storages that were written after the capture of a graph that reads them."
+        "Numbers of storages that a graph reads and that were written after its capture."
         self._copies: weakref.WeakKeyDictionary[object, Parts] = weakref.WeakKeyDictionary()
         "Graph -> the parts of host memory from which it copies."
         self._left: set[int] = set()
