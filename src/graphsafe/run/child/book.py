@@ -82,7 +82,8 @@ class Book:
         self._meetings = Meetings()
         self._turns = Turns()
         self._frozen: dict[str, list[Frozen]] = {}
-        "File -> its numbers that captured code used. The dict is empty if eager operations are not seen."
+        """File -> the numbers and flags that captured code in this file used. The dict is empty if eager operations are
+        not seen."""
         self.memories = Memories(sight, self.replays, tell)
         self._streams: dict[int, str] = {0: "default stream"}
 

@@ -92,7 +92,8 @@ class CudaOrder:
         self.refills.captured(self._inputs)
 
     def _leave(self, storages: Iterable[int]) -> None:
-        """Stop comparing the versions of storages: all parts of a storage have one version."""
+        """Stop comparing the versions of storages of which graphs use only parts, because all parts of a storage have
+        one version."""
         for number in storages:
             self._left.add(number)
             self._changed.discard(number)
