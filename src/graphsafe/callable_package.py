@@ -11,7 +11,7 @@ from typing import Any
 class _CallablePackage(ModuleType):
     """A package that can be called.
 
-    Python binds the package to its name, so it would hide a function with the same name.
+    Python binds the package to its name, so the package would hide a function with the same name.
     """
 
     _function: Callable[[], Callable[..., Any]]

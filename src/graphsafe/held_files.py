@@ -1,6 +1,6 @@
-"""Holds the contents of the files that findings name.
+"""Stores the contents of the files that findings name.
 
-Each file is read once, so that repairs and further scans work on the contents before anything is written.
+Each file is read only once. Repairs and further scans work on the stored contents, before anything is written.
 """
 
 from __future__ import annotations

@@ -100,8 +100,8 @@ def _merged(comment: str, codes: Collection[str], reason: str) -> str:
 
 
 def _places(text: str, lines: Sequence[str]) -> Mapping[int, tuple[int, str]]:
-    """Map each line number, counted from 1, to the column at which a comment can be written, counted from 0, and the
-    comment that is already there. A line that ends inside a string or with a backslash has no such column."""
+    """For each line number (from 1), return the column at which a comment can be written (from 0), and the comment that
+    is already there. A line that ends inside a string or with a backslash has no such column."""
     places: dict[int, tuple[int, str]] = {}
     for token in line_ends(_tokens(text)):
         line, column = token.start

@@ -179,7 +179,8 @@ class IgnorePatterns:
         return at, is_ignored
 
     def _moved(self, at: int, name: str) -> tuple[int, int]:
-        """Return the positions that are reached after a name, and those that are reached again after the next slash."""
+        """Return the positions that are reached after a name, and the positions that are reached again after the next
+        slash."""
         loops, boundaries, within = self._loops, self._boundaries, 0
         for character in name:
             within |= at & boundaries

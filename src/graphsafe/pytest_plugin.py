@@ -213,7 +213,7 @@ class Factory(pytest.Item):
     def _against_lock(self, report: Report) -> tuple[str, ...]:
         """Return the regressions since the lock was written.
 
-        Warn if nothing is checked, because the step need not be ready and the lock has no entry for the factory.
+        Nothing is checked if the step need not be ready and the lock has no entry for the factory. In this case, warn.
         """
         from graphsafe.capture.request import gave_no_answer
         from graphsafe.config import config_over

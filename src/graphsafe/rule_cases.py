@@ -1,4 +1,4 @@
-"""Checks rule files: runs their cases, each as a project of one file, and finds what else they get wrong."""
+"""Checks rule files. Runs each of their cases as a project of one file, and also finds faults that no case shows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def run_cases(packs: Sequence[Path] = ()) -> Iterator[str | None]:
 def rule_faults(packs: Sequence[Path] = ()) -> Iterator[str]:
     """Yield the faults of rules that no case shows, one line each. Raises RulebookError.
 
-    graphsafe's own rules need evidence, except those about files and comments (GS9), and one file each.
+    Each of graphsafe's own rules needs its own file and evidence. Only rules about files and comments (GS9) need no
+    evidence.
     """
     for rulebook, rules, files in _loaded(packs):
         tables = [json.loads(path.read_bytes()) for path in (rulebook.home / "ops").glob("torch-*.json")]

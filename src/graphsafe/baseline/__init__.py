@@ -1,1 +1,2 @@
-"""The baseline of a project: a file of known findings, which scans leave out and people can edit."""
+"""The baseline of a project: a file with known findings. Scans do not report these findings, and people can edit the
+file."""

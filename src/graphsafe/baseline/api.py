@@ -49,7 +49,8 @@ def check_place(file: Path, root: Path) -> None:
 def write(report: Report, file: Path, scope: Scope) -> tuple[int, int, int]:
     """Record the report's findings. Entries that the scan does not cover are kept. Raises BaselineError.
 
-    Return how many findings the file has, how many of them are new, and how many of the old file were not found.
+    Return how many findings the file has, how many of them are new, and how many findings of the old file were not
+    found.
     """
     before = read_baseline(file) or []
     matches = matched(report, before, scope)

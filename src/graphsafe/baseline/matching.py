@@ -113,8 +113,8 @@ class Matches:
 def matched(report: Report, entries: Sequence[Entry], scope: Scope, source: Lines = file_lines) -> Matches:
     """Match every finding with at most one entry.
 
-    The entry has the same identity, or its function or file was renamed. A renamed entry only matches if no finding has
-    its old identity, so a copy of accepted code is a new finding.
+    The entry has the finding's identity. If a function or a file was renamed, the two may differ in it, but then no
+    finding may have the entry's own identity. So a copy of accepted code is a new finding.
     """
     findings = [finding for finding in in_order(report.findings) if finding.code != STALE]
     identities = [_identity(finding, scope.root, source) for finding in findings]

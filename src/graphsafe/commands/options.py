@@ -158,7 +158,7 @@ def check_outputs(outputs: Sequence[Output]) -> None:
     """Raise RequestError, before any work, if a file cannot be written.
 
     A repository may contain a link with the name that a CI recipe writes to. So a relative name must not be a link, and
-    no link in it may lead out of the working directory.
+    no link in the path may lead out of the working directory.
     """
     from graphsafe.console import check_writable
     from graphsafe.files import leads_out
@@ -196,8 +196,8 @@ def put_outputs(
     """Write to every output, or to stdout if there is none. If one file cannot be written, the other files are still
     written.
 
-    The configuration gives the rules for the formats that show their texts. `on_screen` is the report for the terminal
-    format on stdout, without what the command prints on stderr.
+    Some formats show the texts of rules. These are the rules of the configuration. `on_screen` is the report for the
+    terminal format on stdout, without what the command prints on stderr.
     """
     from graphsafe.console import put
 

@@ -117,7 +117,7 @@ def _is_changed(method: Definition, name: str) -> bool:
 def _unused(code: Code, name: str) -> str:
     """Return a name that does not occur in the file.
 
-    The name of a local variable (`c`, `type`) is never used alone, because base classes in other files may have an
+    The name of a local variable (`c`, `type`) always gets a number, because base classes in other files may have an
     attribute with this name.
     """
     words = set(re.findall(r"\w+", "\n".join(code.lines)))

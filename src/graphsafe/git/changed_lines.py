@@ -85,7 +85,8 @@ class Changes:
         return Path(os.path.relpath(os.path.join(os.path.realpath(folder), name), self.repository.top)).as_posix()
 
     def submodule_of(self, path: str) -> str | None:
-        """Return the folder, from the top folder, of the submodule that contains a file, or None."""
+        """Return the folder of the submodule that contains a file, relative to the top folder. Return None if there is
+        none."""
         for folder in map(str, PurePosixPath(self._name(path)).parents):
             entry = self.before.get(folder)
             if self.tracked.get(folder, entry.mode if entry is not None else "") == git.SUBMODULE:
@@ -120,7 +121,7 @@ def only_changed(report: Report, changes: Changes, content: Content) -> Report:
 
 
 def changes_since(revision: str, paths: Sequence[Path]) -> Changes:
-    """Return the changes since `revision`, or since the commit at which this branch was created from it.
+    """Return the changes since the last common commit of HEAD and `revision`, or since `revision` if none is known.
 
     Raises RequestError if `paths` are not in one repository, or if the repository does not have the revision.
     """

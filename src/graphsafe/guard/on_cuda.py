@@ -47,8 +47,8 @@ _heard: dict[int, _Work] = {}
 
 
 class _Work(Running):
-    """The work that a thread does for the thread that entered the block. The working thread is the thread that entered
-    the block, or a thread of autograd."""
+    """The work that one thread does for a block. This thread entered the block, or it is a thread of autograd that
+    works for the thread that did."""
 
     def __init__(self, listener: Listener, owner: int) -> None:
         super().__init__(listener.told)

@@ -205,7 +205,7 @@ def forbid(
     """Make a block raise an error if its thread waits, copies or allocates, or if it launches too much.
 
     It is a context manager and a decorator. `syncs`: the host waits for the device. `copies`: a copy between host and
-    device blocks, or uses pageable memory. `allocations`: the block takes device memory, or pins host memory.
+    device blocks, or uses pageable memory. `allocations`: the block allocates device memory, or pins host memory.
     `launches`: the largest number of kernels and copies that the block may launch. When the block ends, one `Forbidden`
     (an AssertionError) names all lines. `with graphsafe.allow(reason):` exempts a part of the block, but not from
     `launches`.

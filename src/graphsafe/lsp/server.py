@@ -156,7 +156,8 @@ class Session:
         return edit is not None and bool(edit.document_changes)
 
     def _found(self, uri: str) -> tuple[Sequence[Finding], shapes.RangeOf]:
-        """Return the findings of a document, or none if it has changed since the scan, and their ranges."""
+        """Return the findings of a document, and a function that returns their ranges. If the document has changed
+        since the scan, there are no findings."""
         version, findings = self._answers.get(uri, (None, ()))
         document = self._document(uri)
         if document is None or document.version != version:

@@ -109,8 +109,8 @@ def _seconds(report: Report) -> float:
 
 
 def reason(probes: Data, plan: Plan | None, verdict: Verdict) -> str:
-    """Return the reason in one sentence. The reason is empty if the probes lead to another verdict than the report has,
-    as in a report of another version."""
+    """Return the reason in one sentence. The reason is empty if the report's verdict is not the one that follows from
+    the probes, as in a report of another version."""
     judgement = judge(probes, plan)
     return judgement.reasons[0] if judgement.verdict == verdict else ""
 

@@ -17,9 +17,9 @@ from graphsafe.report.model import Finding, in_order
 def same_cause(prediction: Finding, seen: Finding) -> bool:
     """Return whether a predicted finding and an observed finding have the same cause.
 
-    They have the same cause if both have the same code on the same line. Different codes on one line also have the same
-    cause if both are about host reads, extents or copies. Findings about streams and state (GS6 and GS7) do not belong
-    to a single line: here, the same code in the same function is enough.
+    They have the same cause if they have the same rule and the same line. If only the line is the same, they also have
+    the same cause if both rules are about host reads, extents or copies. Findings about streams and state (GS6 and GS7)
+    do not belong to a single line: for these, the same rule in the same function is enough.
     """
     here, there = prediction.location, seen.location
     in_one_function = (here.path, here.function) == (there.path, there.function)
@@ -48,7 +48,7 @@ def fingerprint(code: str, path: str, function: str | None, text: str, ordinal: 
 
 
 def normalised(text: str) -> str:
-    """Return a line of Python without its comment, in which white space is reduced to single spaces."""
+    """Return a line of Python without its comment, and with white space reduced to single spaces."""
     code = _STRING_OR_COMMENT.sub(lambda found: found["string"] or "", text)
     return " ".join(code.split())
 

@@ -16,7 +16,7 @@ otherwise the line counts as changed."""
 
 
 def changed_files(findings: Iterable[Finding], lines: Lines) -> set[str]:
-    """Return the paths of files that can be read, but differ from the findings of a saved report.
+    """Return the paths of files that can be read, but whose lines differ from those in a saved report's findings.
 
     `lines` returns the lines of a file as it is now. A fingerprint includes the text of a finding's line, so it tells
     whether the file still has this text there. If a line differs, the lines after it may have moved, so no line of the

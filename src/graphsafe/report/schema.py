@@ -1,7 +1,7 @@
 """The JSON Schema of reports and ledgers, made from their data classes.
 
-`report.schema.json` beside this module has the parts that belong to no class (null stands for a class) and, under
-`additions`, what a class or a field says in the schema beyond its type.
+`report.schema.json` beside this module contains the parts that belong to no class. In it, null is the place of a
+class's schema. Under `additions`, it contains further keywords for the schemas of classes and fields.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _NAMED: Mapping[Any, str] = {
 _COMPLETE = (model.Plan, model.Segment)
 "Classes of which every older report has all keys, although their fields have defaults."
 _FORMS = frozenset(("type", "$ref", "oneOf", "enum", "const"))
-"Keywords that make an addition replace the form that the type gives."
+"If an addition contains one of these keywords, it replaces the schema that is made from the type."
 Additions = Mapping[str, Mapping[str, Any]]
 "Name of a class, or `Class.field` -> keywords for the schema."
 

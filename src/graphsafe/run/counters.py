@@ -1,5 +1,5 @@
-"""Counts the replays of each graph in a memory-mapped file. Also records the times of its first and last replay, and
-the order of all replays.
+"""Counts the replays of each graph in a memory-mapped file. Also records the times of each graph's first and last
+replay, and the order of all replays.
 
 The operating system keeps such memory when the process dies, even after SIGKILL, and a replay costs only a few stores.
 The order is a list of runs. A run is a number of successive replays of one graph. For replays after the last run that

@@ -103,7 +103,7 @@ class LentUse:
 
 @dataclass(frozen=True, slots=True)
 class MadeState:
-    """State of an optimizer that its first step made in a capture, so that each replay makes it again."""
+    """Optimizer state that the optimizer's first step created in a capture. Each replay therefore creates it again."""
 
     optimizer: str
     tensors: int
@@ -168,7 +168,7 @@ class CaptureFacts:
     "The time in nanoseconds at which the program dropped the graph or began another capture into it."
     instantiations: int = 0
     stale: Changed | None = None
-    "The first replay at which the program had another value than the graph's."
+    "A value of the program that differed from the graph's value, at the first replay where this happened."
     drawn: CallSite | None = None
     "A captured line that drew from a random generator of the host."
     made: MadeState | None = None
@@ -198,7 +198,7 @@ class GraphFacts(CaptureFacts):
     decided: CallSite | None = None
     "The line that decided to capture, if the last call is in a helper that captures any function passed to it."
     let_go: Calls = ()
-    "The calls that led to the line that dropped the first gradient that the graph writes."
+    "The calls that led to the line at which the program first dropped a gradient of the graph."
     skipped: int = 0
     "The number of weights that had no gradient at an eager step after a replay."
     rotated: Rotated | None = None
@@ -256,7 +256,7 @@ class WaitFacts:
     event: StepEvent
     count: int
     ms: float | None
-    "The time that they took together, if it was measured."
+    "The total time of these waits, if it was measured."
     turns: int
     "The number of intervals between replays in which the line has waited."
 
@@ -323,7 +323,7 @@ class ProcessFacts:
     """All facts of a process."""
 
     fault: str | None = None
-    "The error because of which the process was not watched. No other facts are known then."
+    "The error that kept the process from being watched. No other facts are known then."
     graphs: tuple[GraphFacts, ...] = ()
     failed: tuple[FailedCapture, ...] = ()
     steps: tuple[StepFacts, ...] | None = None

@@ -21,7 +21,8 @@ FOLDER, PARENT, OPTIONS = "GRAPHSAFE_RUN", "GRAPHSAFE_RUN_PARENT", "GRAPHSAFE_RU
 "Environment variables: the run's folder, the process that started this one, and the options of the watch."
 
 _MOST = 1_000_000_000
-"The size in bytes of the largest file that is read. The program can also write to the folder."
+"""The size in bytes of the largest file that is read. A larger file is not a part: the program can also write to the
+folder."""
 
 POOL = "temporary memory of one pool"
 "The name of memory that two graphs of a pool write at the same time."

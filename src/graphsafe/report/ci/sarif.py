@@ -18,7 +18,8 @@ _LINK = re.compile(r"\[([^\[\]]*)\](?=\()")
 _HALF = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 """Matches a lone surrogate that stands for no byte of a file name."""
 RuleTexts = Mapping[str, Any]
-"Code -> its rule, a `Rule` of graphsafe.rulebook.rule, a package that uses this one."
+"""Code -> its `Rule`. This class is not imported from graphsafe.rulebook, because graphsafe.rulebook imports this
+package."""
 _ROOT = "%SRCROOT%"
 _ABOUT = "https://docs.pytorch.org/docs/stable/notes/cuda.html#constraints"
 """PyTorch's page on CUDA graphs and their constraints. graphsafe describes each rule in the rule's `help`."""

@@ -24,7 +24,7 @@ _PROPERTIES: Mapping[str, Callable[[Finding], str]] = {
     "region": lambda finding: finding.region or "not known",
     _FILE: lambda finding: finding.location.path,
 }
-"Name of a filter, whose CSS classes begin with the first letter of this name -> the property of a finding."
+"Name of a filter -> the property of a finding. The CSS classes of a filter begin with the first letter of its name."
 
 
 class Filters:

@@ -1,2 +1,2 @@
-"""The ledger of `graphsafe run`, which describes the CUDA graphs of a program and lists the findings, and its
-formats."""
+"""The ledger of `graphsafe run`, and its formats. The ledger describes the CUDA graphs of a program and lists the
+findings."""

@@ -40,7 +40,7 @@ class Departure:
 @dataclass(frozen=True, slots=True)
 class Horizon(Probe):
     """`fail`: a later eager step runs other operations than the captured one, or runs them with other numbers, shapes
-    or lasting memory.
+    or addresses of lasting tensors (tensors that live through all steps).
 
     The difference may also appear only after a change of the host's clocks, of an input on the host, or of host memory
     that the step writes, such as a pinned flag. `skipped`: no further step could be run. `crashed`: the process died in
@@ -51,9 +51,9 @@ class Horizon(Probe):
     "The number of further steps that ran the same operations."
     departure: Departure | None = None
     other_paths: int | None = later()
-    """The number of paths that further steps took instead of the captured one and that rounds of the target's refresh
-    have tested. In these rounds, steps on these paths gave the same results as replays, so the paths do not make the
-    probe fail."""
+    """Further steps may take other paths than the captured one. This is the number of such paths that rounds of the
+    target's refresh have tested. In these rounds, steps on these paths gave the same results as replays, so the paths
+    do not make the probe fail."""
     paths: tuple[Departure, ...] = unreported(())
     "The first departure of each path that further steps took instead of the captured one, if rounds can test the path."
     last: Departure | None = unreported()

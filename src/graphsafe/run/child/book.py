@@ -55,7 +55,8 @@ _MOST_STACKS = 4
 _MOST_REPLAYERS = 16
 "At most this many pairs of thread and stream are kept for the replays of a graph."
 _PATIENCE = 500
-"On a real GPU, the next check of a graph's memory waits for this many times the duration of the last check."
+"""On a real GPU, the time until the next check of a graph's memory is at least this many times the duration of the last
+check."""
 
 _NO_STEP = "captured steps look like other work, for example because a block calls no function of the program"
 
@@ -81,12 +82,14 @@ class Book:
         self._meetings = Meetings()
         self._turns = Turns()
         self._frozen: dict[str, list[Frozen]] = {}
-        "File -> its numbers that captured code used. The dict is empty if eager operations are not seen."
+        """File -> the numbers and flags that captured code in this file used. The dict is empty if eager operations are
+        not seen."""
         self.memories = Memories(sight, self.replays, tell)
         self._streams: dict[int, str] = {0: "default stream"}
 
     def begun(self, earlier: GraphRecord | None, handled: int) -> GraphRecord | None:
-        """Return the record of a new capture, or None if it is left out. `earlier` belongs to the same graph object."""
+        """Return the record of a new capture, or None if the capture is left out. `earlier` is the record of the
+        previous capture into the same graph object."""
         if earlier is not None:
             earlier.drop()
         if not self._is_wanted("graphs"):
@@ -205,8 +208,8 @@ class Book:
     def _collecting(self, record: GraphRecord, frames: list[FrameType], sites: Calls) -> bool:
         """Look for results of earlier replays that the program keeps although this replay overwrites them.
 
-        Their memory may be outside the pool, if each replay updates it. On a GPU, memory that kernels use is left out:
-        a kernel's arguments do not say which memory it writes.
+        The results may also be in memory outside the pool that each replay updates. On a GPU, such memory is left out
+        if kernels use it, because a kernel's arguments do not say which memory the kernel writes.
         """
         if record.collected:
             return False

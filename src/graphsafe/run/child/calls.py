@@ -35,7 +35,8 @@ _PLAIN = (bool, int, float, complex, str, bytes, list, tuple, dict, set, type, t
 "Values of these types cannot distinguish two calls of one function."
 
 Owners = tuple[tuple[str, "weakref.ref[Any]"], ...]
-"""The variables of a call that hold its `self` (or first argument) and the modules and tensors of its closure.
+"""The owners of a call: its `self` (or first argument), and the modules and tensors in its closure. Each is a
+variable's name and a weak reference.
 
 Calls of one function with different owners are different steps.
 """

@@ -140,8 +140,8 @@ def is_watched(error: BaseException) -> bool:
 
 
 def _handler(before: list[tuple[int, int]], frame: FrameType) -> CallSite | None:
-    """Return the handler that is running in the innermost frame which the exception has left alive, or None. It is the
-    innermost `except` clause or `with suppress(...)` around the running line."""
+    """Return the handler that is running in the innermost frame that the exception did not end, or None. The handler is
+    the innermost `except` clause or `with suppress(...)` around the running line."""
     pairs = zip(list(frames_from(frame))[::-1], before, strict=False)
     common = itertools.takewhile(lambda pair: (id(pair[0]), id(pair[0].f_code)) == pair[1], pairs)
     users = [one for one, _ in common if is_user_file(one.f_code.co_filename)]

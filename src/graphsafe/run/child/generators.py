@@ -52,7 +52,8 @@ class Registered:
 
     generator: torch._C.Generator
     holders: tuple[tuple[str, weakref.ref[Any], str], ...]
-    "The attributes that held the generator. Each is the full name, the object and the name of the attribute."
+    """The attributes that held the generator. Each entry consists of the full name, the object, and the name of the
+    object's attribute."""
     name: str
     calls: Calls = ()
     "The calls that registered the generator."
@@ -164,8 +165,8 @@ def _state(generator: torch._C.Generator) -> State | None:
 def _seeding_line(frames: Sequence[FrameType]) -> CallSite | None:
     """Return the line that seeds a generator between replays.
 
-    The line is in a loop around the replay, in a function that is running in that loop, or in a function that such code
-    calls.
+    The line is in a loop around the replay, in a function that is running in that loop, or in a function that the loop
+    or such a function calls.
     """
     trees = [tree_of_code(one.f_code) for one in frames]
     loops = [outer_loop(tree, one.f_lineno) for tree, one in zip(trees, frames, strict=True)]

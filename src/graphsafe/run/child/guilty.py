@@ -84,8 +84,8 @@ def _innermost(error: BaseException) -> tuple[FrameType, int] | None:
 
 
 def _instruction(frame: FrameType, offset: int) -> str:
-    """Return the name of an instruction. From Python 3.13 on, a comparison may also test the truth of its result;
-    return it as this test."""
+    """Return the name of an instruction. From Python 3.13 on, a comparison may also test the truth of its result. The
+    name of such a comparison is the name of this test."""
     running = next((one for one in dis.get_instructions(frame.f_code) if one.offset == offset), None)
     if running is None:
         return ""
@@ -119,7 +119,8 @@ def _call(node: ast.Call, scope: Scope) -> Act:
 
 
 def _copy(node: ast.Call, via: str, scope: Scope) -> Act:
-    """Return the direction of a copy, if the source shows whether the copied tensor is on the host or on the device."""
+    """Return the direction of a copy, if the source code or the running program shows on which side the copied tensor
+    is."""
     given = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
     if via == "torch.Tensor.to" and "cpu" in given:
         return "copy-to-host", via, {}

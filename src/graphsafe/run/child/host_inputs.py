@@ -79,7 +79,7 @@ class HostInputs:
     def copied(self, stream: Stream, source: torch.Tensor) -> None:
         """Record that a stream is about to copy from a contiguous pinned tensor.
 
-        This memory gets its negated address as its number.
+        The negated address of the tensor becomes the number of this memory.
         """
         storage, begin = source.untyped_storage(), source.data_ptr()
         self.look()
@@ -103,7 +103,7 @@ class HostInputs:
                 del self._inputs[key]
 
     def look(self) -> None:
-        """Compare the contents. Call it before the host has waited, and before a replay."""
+        """Compare the contents. Call it before a wait of the host is recorded, and before each replay."""
         for (number, part), one in list(self._inputs.items()):
             around = one.around
             if not around or (number < 0 and not self._refills.is_read(number)):
@@ -117,7 +117,7 @@ class HostInputs:
 
 
 def checksum(memory: range) -> int:
-    """Return a checksum of the memory. If the memory is large, evenly spaced bytes are taken."""
+    """Return a checksum of the memory. If the memory is large, only evenly spaced bytes are used."""
     size = len(memory)
     if not size:
         return 0

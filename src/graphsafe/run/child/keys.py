@@ -1,10 +1,10 @@
-"""Finds replays at which the program has other values than the values that the capture froze.
+"""Finds replays at which the program's values differ from the values that the capture froze.
 
-Such a program chooses its graphs by a key that is too coarse. Three kinds of values are compared: the arguments of the
-capturing function that captured statements read; arguments with the same names in its callers; and values of objects,
-globals and closures that captured code used. If the capturing function is called with another value, a replay inside
-the call uses the old value. A replay inside another method of the same object also uses the old value, if this method
-takes the argument and ignores it.
+Such a program chooses its graphs by a key that is too coarse. Three kinds of values are compared. The first are
+arguments of the capturing function, if captured statements read them. The second are arguments with the same names in
+the callers of this function. The third are values of objects, globals and closures that captured code used. If the
+capturing function is called with another value, a replay inside the call uses the old value. A replay inside another
+method of the same object also uses the old value, if this method also has the argument and ignores it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SCALARS = (bool, int, float, str)
 
 
 class _Tensor:
-    """Stands for any tensor in the place of an argument."""
+    """Stands for any tensor that is passed as an argument."""
 
     def __repr__(self) -> str:
         return "a tensor"
@@ -85,8 +85,8 @@ class Key:
         return frozen, {(one.code, one.name, one.value) for one in self._variables}, self._values
 
     def texts(self) -> dict[str, str]:
-        """Return the frozen arguments with their values. If names are equal, the value in the innermost function is
-        returned."""
+        """Return the frozen arguments with their values. If several arguments have the same name, the value in the
+        innermost function is returned."""
         found = {one.text: repr(one.value)[:80] for one in self.frozen if one.carrier is not None}
         for values in self._values.values():
             found = {**{name: repr(value)[:80] for name, value in values.items()}, **found}

@@ -1,5 +1,5 @@
-"""Follows memory that graphs use outside their pools, or that they take from other graphs of their pool. Finds out when
-this memory is freed or moved."""
+"""Follows the memory outside their pools that graphs use, and the tensors that they read from other graphs of their
+pool. Finds out when such memory is freed or moved."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Memories:
     """The memory that the graphs use."""
 
     def __init__(self, sight: Sight, replays: Callable[[int], int], tell: Callable[[bool], None]) -> None:
-        """Start without memory.
+        """Start with no memory to watch.
 
         `replays` returns how often a graph was replayed. `tell` is called when memory was lost. Its argument is True if
         the next replay may end the process.
@@ -84,8 +84,8 @@ class Memories:
     ) -> None:
         """Begin to watch the memory that a graph uses.
 
-        `names` are the names of its tensors by storage, including tensors that were freed during the capture. `still`
-        are the storages that have a name now.
+        `names` are the names of the graph's tensors by storage, including tensors that were freed during the capture.
+        `still` are the storages that have a name now.
         """
         self.lending.captured(record, contents, names)
         if contents.casts is not None:

@@ -158,8 +158,8 @@ def _roots(frame: FrameType) -> Iterator[tuple[str, Any, weakref.ref[Any] | None
 def locals_of(frame: FrameType) -> dict[str, Any]:
     """Return a copy of a function's variables.
 
-    Up to Python 3.12, a frame keeps the dict `f_locals`, and with it the values, as long as the function runs. This
-    function therefore empties the dict, except at module and class level, where it is the namespace itself.
+    Up to Python 3.12, a frame keeps the dict `f_locals`, and with it the values, as long as the function runs.
+    `locals_of` therefore empties the dict, except at module and class level, where the dict is the namespace itself.
     """
     shown = frame.f_locals
     copied = dict(shown)

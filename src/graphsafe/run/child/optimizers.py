@@ -1,9 +1,9 @@
-"""Finds the values that the captured step of an optimizer froze, and the state that the optimizer first made in the
-capture. Also finds gradients that a graph writes but that no optimizer reads.
+"""Finds the values that the captured step of an optimizer froze, and optimizer state that was created in the capture.
+Also finds gradients that a graph writes but that no optimizer reads.
 
 A schedule writes a new learning rate into `optimizer.param_groups`, but replays do not read the rate there, unless it
-is a tensor. A weight that the program freezes or thaws after the capture is trained as before. Steps are recorded only
-while a capture runs, so that eager steps cost nothing.
+is a tensor. If the program freezes or thaws a weight after the capture, replays still treat the weight as the capture
+did. Steps are recorded only while a capture runs, so that eager steps cost nothing.
 """
 
 from __future__ import annotations
@@ -102,8 +102,9 @@ class SteppedOptimizers:
             self._steps[id(optimizer)] = _Step(optimizer, frames, weights, len(state_of(optimizer)))
 
     def end(self) -> tuple[list[Callable[[], Changed | None]], MadeState | None]:
-        """Stop recording. Return functions that return a value that a step froze, if it is different now. Also return
-        the state that the first step with such state made."""
+        """Stop recording. Return functions that check the values that steps froze. Each function returns a value that
+        is different now, or None. Also return the state that a step made in the capture. If several steps made state,
+        only the first one counts."""
         self._end()
         steps = list(self._steps.values())
         self._steps.clear()

@@ -1,8 +1,8 @@
 """Finds the line that keeps earlier results of a graph, although every replay overwrites them.
 
 An example is `self.chunks.append(logits)`. A statement is reported if its container holds the results at the moment of
-a replay. It must be in a function that led to the replay, or in a method of an object that such a function has in a
-variable. A running expression that is building such a container, as in `[run(x) for x in batches]`, is reported too.
+a replay. It must be in a function that led to the replay, or in a method of an object in a variable of such a function.
+A running expression that is building such a container, as in `[run(x) for x in batches]`, is reported too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from graphsafe.run.child.source import (
 
 PUTS = frozenset({"append", "appendleft", "add", "insert", "extend", "setdefault", "update", "put"})
 _MOST_ITEMS = 64
-"The search looks at this many of the last elements of a container."
+"Only the last elements of a container are searched, at most this many."
 _DEEPEST = 3
 _ENOUGH_TIMES = 2
 "A container must hold the same results this many times. A table of all graphs' outputs holds each of them once."
@@ -159,7 +159,7 @@ class Outputs:
     def look(self, frames: Sequence[FrameType]) -> CallSite | bool:
         """Count the references to the outputs, at a replay in `frames`.
 
-        Return whether the program collects results; if possible, return the line that does so.
+        If the line that collects results is known, return it. Otherwise return whether the program collects results.
         """
         if not self._tensors:
             return False

@@ -29,7 +29,7 @@ class Use:
     access: Access
     certain: bool
     let_go: LetGo | None = None
-    "The names under which objects hold the tensor in this memory, if they are followed."
+    "The tensor in this memory and the names under which objects hold it, if these names are followed."
     lost_after: int | None = None
     "The number of replays before the memory was lost."
 
@@ -88,7 +88,8 @@ class GraphRecord(CaptureFacts):
     names: dict[int, list[Name]] = field(default_factory=dict)
     "Storage number -> the names that its tensors had when the capture began. It is empty after the capture."
     options: list[Callable[[], Changed | None]] = field(default_factory=list)
-    "Functions that return a value that the captured step of an optimizer froze, if it is different now."
+    """Functions that check values frozen by the captured step of an optimizer. Each returns a value that is different
+    now, or None."""
     draws: Draws = field(default_factory=Draws)
     gradients: Gradients = field(default_factory=Gradients)
     rotation: Rotation = field(default_factory=Rotation)

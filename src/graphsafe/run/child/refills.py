@@ -122,7 +122,8 @@ class Refills:
         self.copied(stream, number, parts)
 
     def is_read(self, storage: int) -> bool:
-        """Return whether some work that reads host memory may still run, because the host has not waited for it."""
+        """Return whether some work that reads host memory may still run. This is so if the host has not waited for the
+        work."""
         return self._running(storage) is not None
 
     def _running(self, storage: int, part: Elements | None = None) -> _Work | None:
@@ -132,7 +133,7 @@ class Refills:
         return next((one for one in readers if self._host[one.stream] < one.count), None)
 
     def host_wrote(self, storage: int, frames: Callable[[], Calls], part: Elements | None = None) -> None:
-        """Record that the host wrote to host memory from which graphs or streams copy, or to a part that they read.
+        """Record that the host wrote to host memory, or to a part of it, from which graphs or streams copy.
 
         The write is a fault unless the host has waited for earlier replays and copies. `frames` returns the calls that
         led to the write.
@@ -216,8 +217,8 @@ def _share(one: Part, other: Part | None) -> bool:
 
 
 def _keep(known: dict[Part, _Work], part: Part | None, work: _Work) -> None:
-    """Record the last work that used a part of a storage. Of more than `_MOST_PARTS` parts, the one that was used least
-    recently is forgotten."""
+    """Record the last work that used a part of a storage. If there are more than `_MOST_PARTS` parts, the least
+    recently used one is forgotten."""
     if part is None:
         return
     known.pop(part, None)

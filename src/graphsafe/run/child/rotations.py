@@ -45,7 +45,8 @@ class Rotation:
         self._captured = {text: number for text, number in new.items() if number in self._used and len(roles) > 1}
         self._known = known if self._captured else {}
         self.when: When | None = None
-        "When the program exchanged the names without effect on the replays. None means that no replay has shown it."
+        """Whether the program exchanges the names in captured code or between replays. It is None until a replay has
+        used an old order."""
 
     def replaying(self, is_again: bool) -> bool:
         """Return whether this is the first replay that is known to use the memory of an old order.

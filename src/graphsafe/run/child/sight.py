@@ -98,13 +98,14 @@ class Contents:
     "Earlier graphs whose replays overwrite an output, each with the number of the output's storage."
     step: Step | None = None
     many_shapes: Collection[Key] = ()
-    "Keys that several steps of different shapes in the graph share. Such a key identifies no step."
+    "Keys that several steps in the graph have in common although their shapes differ. Such a key identifies no step."
     let_go: Mapping[int, LetGo] = field(default_factory=dict)
     "Number of a storage that the graph reads -> its tensor, if an object held the tensor and the object is followed."
     fills: Sequence[range] = ()
-    "Addresses outside the graph's pool that the graph writes and does not read, if the device knows it."
+    "Addresses outside the graph's pool that the graph writes and does not read, if the device knows them."
     owns: Callable[[torch.Tensor], bool] = lambda _: False
-    "Returns whether a tensor is in memory of the graph's pool that its replays use, if the device knows it."
+    """Returns whether a tensor is in the part of the pool that the graph's replays use. It returns False if the device
+    does not know this."""
     pool: object = None
     borrowed: Sequence[tuple[Touch, Sequence[Any]]] = ()
     "Tensors of the pool that an earlier capture made and that the graph reads, each with other graphs that use it."

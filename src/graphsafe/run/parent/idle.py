@@ -82,9 +82,9 @@ _WINDOW = 1_000_000_000
 _FEWEST = 8
 "A share is computed from at least this many readings of a GPU."
 _MOST = 65_536
-"At most this many readings are kept. Then every other reading is dropped, and the pause is doubled."
+"When there are this many readings, every other one is dropped, and the pause is doubled."
 _PATIENCE = 0.5
-"When the program has ended, graphsafe waits for the last reading for at most this many seconds."
+"After the program has ended, graphsafe waits at most this many seconds for the last reading."
 
 
 @dataclass(slots=True)

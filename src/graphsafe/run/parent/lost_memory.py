@@ -67,7 +67,7 @@ def _overwritten(writer: Writer) -> Iterator[tuple[SeenGraph, OutsideUse, int]]:
     """Yield the uses of freed pool tensors whose memory another graph of the pool overwrites. Each comes with the
     number of replays at which the tensor was overwritten.
 
-    One such replay may be a warm-up. So several such replays are required, each after another replay of the overwriting
+    One such replay may be a warm-up. So several such replays are required, each after a new replay of the overwriting
     graph.
     """
     for graph in writer.process.graphs:

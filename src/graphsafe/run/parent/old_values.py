@@ -10,7 +10,7 @@ from graphsafe.run.parent.writer import Writer, named
 
 
 def old_arguments(writer: Writer) -> None:
-    """Add findings for replays at which the program has another value than the value that the graph froze."""
+    """Add findings for replays at which a value of the program differs from the value that the graph froze."""
     told = [(one, one.facts.stale) for one in writer.process.graphs if one.facts.stale is not None and one.facts.frames]
     for (graph, stale), *_ in grouped(told, lambda pair: (last(pair[0].facts.frames), pair[1].name)).values():
         replay = f"the replay at {line_text(stale.frames[-1])}" if stale.frames else "a replay"

@@ -9,8 +9,8 @@ from graphsafe.run.parent.writer import Writer, named
 
 
 def generators(writer: Writer) -> None:
-    """Add findings for generators that were replaced after the capture, or registered while another device was
-    current, and for seeds that are set before each replay."""
+    """Add findings for generators that were replaced after the capture, for generators that were registered while
+    another device was current, and for seeds that are set before each replay."""
     told = [(one, one.facts.generators) for one in writer.process.graphs]
     misplaced = [(graph, one.misplaced) for graph, one in told if one.misplaced]
     for (graph, frames), *_ in grouped(misplaced, lambda pair: last(pair[1])).values():

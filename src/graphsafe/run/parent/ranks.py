@@ -28,7 +28,7 @@ class Parting:
     @property
     def text(self) -> str:
         """The replays of both ranks in words: `rank 0 replays graph 2 of a.py:10 (batch = 4), rank 1 graph 1 of
-        a.py:10`. The values are those of frozen arguments that differ."""
+        a.py:10`. The values in parentheses are the frozen arguments in which the two graphs differ."""
         keys = [graph.facts.key for graph in self.graphs]
         texts = []
         for graph in self.graphs:
@@ -121,7 +121,7 @@ def _runs(process: SeenProcess, counted: Collection[int]) -> list[Run]:
 
 
 def first_difference(one: Sequence[Run], other: Sequence[Run]) -> tuple[int, int, int] | None:
-    """Return the number of the first replay that differs, from 1, and its two graphs.
+    """Return the number of the first replay that differs (counted from 1), and the two graphs that are replayed there.
 
     If one order is the beginning of the other, this counts as no difference, because the program may have ended while
     one rank was ahead.

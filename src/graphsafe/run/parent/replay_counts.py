@@ -20,7 +20,7 @@ _CHANCE = 100
 _SELDOM = 0.1
 "If at most this share of a step's runs had no graph, these runs count as intended exceptions."
 _ENOUGH = 4
-"""A line is reported if it made at least this many captures of this kind.
+"""A line that captures again and again is reported if it made at least this many such captures.
 
 A loop over buckets makes more captures than that, but all before the first replay.
 """
@@ -38,7 +38,7 @@ _LITTLE = 0.1
 _MOST_FURTHER = 8
 "At most this many further sizes are proposed."
 _MOST_TRIED = 64
-"Further sizes are chosen from the most frequent sizes, at most this many."
+"Further sizes are chosen from the most frequent sizes. At most this many sizes are considered."
 
 
 def useless_graphs(writer: Writer) -> None:

@@ -1,8 +1,9 @@
 """Passes signals on to the program, so that it gets each signal as often as without graphsafe.
 
-Ctrl-C, `kill -- -GROUP` and systemd send a signal to the program too. `kill PID` sends it to graphsafe alone. A signal
-does not show to which processes it was sent. So another process, the witness, runs beside the program and records
-signals. If the witness gets a signal too, all processes have got it. Otherwise graphsafe passes it on.
+Ctrl-C, `kill -- -GROUP` and systemd send a signal both to graphsafe and to the program. `kill PID` sends it to
+graphsafe alone. A signal does not show to which processes it was sent. So another process, the witness, runs beside the
+program and records signals. If the witness gets a signal too, all processes have got it. Otherwise graphsafe passes it
+on.
 
 If the program had its own process group, it would never get a signal twice. But then the program would keep running
 when graphsafe's group gets SIGKILL, and it would lose the terminal.

@@ -90,6 +90,7 @@ class AutocastCache:
 
 
 def _blocks_with(words: Collection[int]) -> dict[int, int]:
-    """Return the blocks in use outside of graphs' pools that contain one of these addresses, with their sizes."""
+    """Return the blocks that contain one of these addresses, are in use and do not belong to a graph's pool, with their
+    sizes."""
     sizes = {int(block["address"]): int(block["size"]) for pool, block in blocks_in_use() if pool == SHARED}
     return {at: sizes[at] for at in holders_of(words, sizes).values()}

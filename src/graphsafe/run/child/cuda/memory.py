@@ -1,5 +1,5 @@
-"""Finds the blocks and storages of GPU memory to which addresses belong, the lines that allocated them, and the tensors
-that a graph reads from earlier graphs of its pool."""
+"""Finds the block or storage of GPU memory that contains an address, and the line that allocated it. Also finds the
+tensors that a graph reads and that earlier graphs of its pool have made."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def active_addresses(pool: tuple[int, ...]) -> frozenset[int]:
 
 
 def pool_lines(devices: Collection[str]) -> tuple[PoolLine, ...]:
-    """Return the bytes in the pools of graphs on these devices, by the line that allocated them, largest first.
+    """Return, for each line, the number of bytes that it allocated in graphs' pools on these devices. The largest
+    numbers come first.
 
     If no device is given, all devices are included.
     """

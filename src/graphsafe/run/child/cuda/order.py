@@ -1,9 +1,9 @@
 """Checks on a GPU whether writes to graphs' inputs are ordered with the replays. It runs only with `--waits`.
 
-PyTorch counts the writes to a tensor as its version. Versions are compared when the current stream changes, when an
-event is recorded or waited for, when the host waits, and when a replay begins. A new version counts as a write on the
-stream that has been current since the last comparison. The check ends as soon as several threads use streams, because
-any of these threads can then have made a write.
+A tensor's version is the number of writes to it that PyTorch has counted. Versions are compared when the current stream
+changes, when an event is recorded or waited for, when the host waits, and when a replay begins. A new version counts as
+a write on the stream that has been current since the last comparison. The check ends as soon as several threads use
+streams, because any of these threads can then have made a write.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class CudaOrder:
         self._inputs: dict[int, _Input] = {}
         "Number of a storage that graphs read -> a tensor with this storage."
         self._changed: set[int] = set()
-        "Numbers of storages that were written after the capture of a graph that reads them."
+        "Numbers of storages that a graph reads and that were written after its capture."
         self._copies: weakref.WeakKeyDictionary[object, Parts] = weakref.WeakKeyDictionary()
         "Graph -> the parts of host memory from which it copies."
         self._left: set[int] = set()
@@ -92,7 +92,8 @@ class CudaOrder:
         self.refills.captured(self._inputs)
 
     def _leave(self, storages: Iterable[int]) -> None:
-        """Stop comparing the versions of storages: all parts of a storage have one version."""
+        """Stop comparing the versions of storages of which graphs use only parts, because all parts of a storage have
+        one version."""
         for number in storages:
             self._left.add(number)
             self._changed.discard(number)
@@ -167,8 +168,8 @@ def _copied(storage: torch.UntypedStorage, nodes: Sequence[GraphNode]) -> Part:
 
 
 def _is_in_parts(storage: torch.UntypedStorage, nodes: Sequence[GraphNode]) -> bool:
-    """Return whether a graph uses only a part of a storage: no copy reads the whole host storage, or no node uses the
-    first address of the device storage."""
+    """Return whether a graph uses only a part of a storage. This is so for a host storage if no copy reads all of it,
+    and for a device storage if no node uses its first address."""
     if storage.device.type == "cpu":
         return all(len(one) < storage.nbytes() for one in copied_from(storage, nodes))
     return all(storage.data_ptr() not in node.words for node in nodes)

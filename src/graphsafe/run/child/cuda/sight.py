@@ -1,8 +1,8 @@
 """Watches the graphs of a real GPU.
 
-Nodes are read from the driver just before a capture ends, because torch destroys the captured graph after it has
-instantiated it. Then the addresses among the arguments of kernels and copies are matched with the tensors that the
-program knows.
+Nodes are read from the driver just before a capture ends, because torch destroys the captured graph as soon as the
+graph is instantiated. Then the addresses among the arguments of kernels and copies are matched with the tensors that
+the program knows.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class CudaSight(Sight):
         self._before: frozenset[int] = frozenset()
         "The addresses of the pool's blocks at the beginning of the last capture into it."
         self._pooled: dict[Pool, list[tuple[weakref.ref[Any], Sequence[int]]]] = {}
-        "Pool -> its graphs, each with the sorted addresses inside the pool that the arguments of its nodes contain."
+        "Pool -> its graphs, each with the addresses inside the pool that occur in the arguments of its nodes, sorted."
         self._unordered: dict[CallSite, Unordered] = {}
         "The line of a write to pinned memory -> the calls of the write, the calls of the replay, and the storage."
         self._gpus: dict[str, None] = {}
@@ -212,7 +212,7 @@ class CudaSight(Sight):
         return "nodes of HIP graphs are not read" if self._calls is None else self._calls.problem
 
     def watch_moves(self, moving: Callable[[int], None], lost: Callable[[int], None]) -> None:
-        """Call `moving` for each storage that is resized, by itself or with its tensor.
+        """Call `moving` for each storage that is resized, whether the program resizes the storage or its tensor.
 
         `lost` is never called. On a GPU, a graph keeps no storage alive. A storage that no tensor uses is freed unless
         the program keeps it. A moved storage has another address.

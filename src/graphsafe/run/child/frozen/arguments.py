@@ -51,8 +51,8 @@ def _is_ignored(call: ast.Call, argument: ast.expr, scope: Scope, attribute: str
 
 
 def passed_on_to(frames: Sequence[FrameType], body: Sequence[ast.stmt]) -> frozenset[str]:
-    """Return the parameters that are read by the functions to which captured statements pass their own function's
-    `**kwargs`."""
+    """Find the functions to which captured statements pass the `**kwargs` of their own function. Return the parameters
+    that these functions read."""
     name = collecting_parameter(frames[0].f_code)
     calls = [one for node in body for one in ast.walk(node) if isinstance(one, ast.Call)] if name else []
     words = ((one, word.value) for one in calls for word in one.keywords if word.arg is None)

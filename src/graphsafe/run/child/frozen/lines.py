@@ -1,4 +1,4 @@
-"""Finds the line of a running function with an expression whose value satisfies a condition."""
+"""Finds a line of a running function on which the value of an expression satisfies a condition."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def line_with(
 
 
 def _called_in(code: CodeType, scope: Scope) -> Iterator[tuple[CodeType, Scope]]:
-    """Yield the program's functions that a running function calls, with their scopes. `scope` is that of `code`."""
+    """Yield the program's functions that a running function calls, with their scopes. `code` is the running function,
+    and `scope` is its scope."""
     for call in ast.walk(function_of(code) or ast.Module([], [])):
         known = callee(scope.origin(call.func).value) if isinstance(call, ast.Call) else None
         if isinstance(call, ast.Call) and known is not None and (inner := scope.bound(call)) is not None:

@@ -30,7 +30,7 @@ _DEEPEST = 12
 _LONGEST = 64
 "At most this many iterations of a loop are followed one by one."
 _SUMMARIES = frozenset({"len", "sum", "max", "min", "any", "all", "bool", "isinstance", "print", "range"})
-"Functions that summarise a list. Passing a list to one of them does not count as a use of its single numbers."
+"Functions that summarise a list. Passing a list to one of them does not count as a use of the list's single numbers."
 
 Kind = Literal["number", "size", "flag"]
 
@@ -73,8 +73,8 @@ class Frozen:
         return now if self.computed is None or now is MISSING else self.computed(now)
 
     def ran(self, line: int) -> None:
-        """Record that a line runs eagerly. If the program's value differs from the captured value at that moment, the
-        program needs no graph for its value."""
+        """Record that a line runs eagerly. If the program's value at that moment differs from the captured value, the
+        program runs this value eagerly and needs no graph for it."""
         if not self.is_free and self.place[1] <= line <= self.place[2] and self.differs(self.present):
             self.is_free = True
 
@@ -85,7 +85,7 @@ class Walk:
     def __init__(self, frames: Sequence[FrameType] = ()) -> None:
         self.found: list[Frozen] = []
         self.variables: dict[tuple[CodeType, str], Variable] = {}
-        "The variables of the frames whose values captured code uses."
+        "Variables of the frames, if captured code uses their values."
         self.seeded: CallSite | None = None
         self.drawn: CallSite | None = None
         "The first captured line that draws a random number on the host."

@@ -67,7 +67,7 @@ class Origin:
     For a tuple and a call of `functools.partial`, these are the variables among its elements or arguments.
     """
     elements: tuple[Origin, ...] = ()
-    "The elements of a tuple, if the program shows its expression."
+    "The origins of a tuple's elements, if the program's code contains the tuple's expression."
 
     @classmethod
     def of(cls, value: Any) -> Origin:
@@ -92,7 +92,7 @@ class Scope:
         self._given, self._assigned, self._space, self.path = given, assigned, space, path
         self.variables = variables
         self._known: dict[str, Origin] = {}
-        "The origins of the assigned variables that were looked up so far."
+        "The origins of the assigned variables that have been looked up so far."
 
     def with_name(self, name: str, origin: Origin) -> Scope:
         return Scope({**self._given, name: origin}, self._assigned, self._space, self.path, self.variables)
@@ -290,7 +290,7 @@ def _elements_that_hold(known: Origin, value: Any) -> tuple[Origin, ...]:
 
 
 def attribute_or_property(value: Any, name: str) -> Any:
-    """Return an attribute, or the value of a property that only computes it from other attributes."""
+    """Return the value of an attribute, or of a property that only computes its value from attributes."""
     node = ast.Attribute(ast.Name("value"), name)
     return Scope({"value": Origin.of(value)}, {}, {}, "").origin(node).value
 
@@ -298,8 +298,8 @@ def attribute_or_property(value: Any, name: str) -> Any:
 def _computed(
     node: ast.expr, run: Callable[..., Any] | None, parts: Sequence[Origin], kinds: tuple[type, ...] = (object,)
 ) -> Origin:
-    """Return the origin of a value that `run` computes from the values of `parts`. They must have one of the types
-    `kinds`."""
+    """Return the origin of a value that `run` computes from the values of `parts`. Each of these values must have one
+    of the types in `kinds`."""
 
     def compute(values: Sequence[Any]) -> Any:
         if run is None or any(one is MISSING or not isinstance(one, kinds) for one in values):

@@ -1,4 +1,5 @@
-"""Finds variables of the functions that led to a capture, if captured code used their numbers or lists of numbers.
+"""Finds variables of the functions that led to a capture, if captured code used the numbers or lists of numbers in
+these variables.
 
 An example is `limit = bucket(length)` in a function that makes graphs on demand: `graphs[n] = capture(n, limit)`. A
 variable is compared only if a single place assigns it. This place must be in the loop that both captures and replays

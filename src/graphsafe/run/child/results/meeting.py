@@ -23,9 +23,9 @@ from graphsafe.run.facts import Calls, Overwritten
 _KEPT = (ast.Assign, ast.AnnAssign, ast.Expr)
 "Statements that only keep the elements of a tuple or a list."
 _ENOUGH = 2
-"""The first result must wait this many times.
+"""A result is reported when it has waited for a later one at this many replays.
 
-Once is not enough, because an attribute that keeps the last result also adds a reference the first time.
+One replay is not enough, because an attribute that keeps the last result also adds a reference the first time.
 """
 
 
@@ -60,10 +60,10 @@ class Meetings:
 
 @functools.lru_cache(maxsize=256)
 def _waiting(code: CodeType) -> Mapping[Span | None, Mapping[Span | None, int]]:
-    """Find the calls whose results an expression keeps while it calls the same function again. Return their positions.
+    """Find the calls whose results an expression keeps while it calls the same function again.
 
-    Each position is mapped to the positions of these later calls. Each later position is mapped to the line of the
-    expression that uses both results.
+    Return a mapping from the position of each such call to a second mapping. The second mapping has, for the position
+    of each later call, the line of the expression that uses both results.
     """
     tree = tree_of_code(code)
     found: dict[Span | None, dict[Span | None, int]] = {}

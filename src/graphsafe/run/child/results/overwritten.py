@@ -50,7 +50,7 @@ class _Watched:
     by: int
     replay: Calls
     running: int | None = None
-    "The reading line while it runs. This line may itself replay the result's own graph before it reads."
+    "The line that reads, while it runs. This line may itself replay the result's own graph before it reads."
 
 
 class Reads:

@@ -54,8 +54,8 @@ class Previous:
 
 
 def _places(name: Name, frames: Sequence[FrameType]) -> Iterator[tuple[CodeType, str, int | None]]:
-    """Yield the functions that may store a value under a name, how the name is written in each, and the line that
-    replays."""
+    """Yield each function that may store a value under a name, with the spelling of the name in this function and with
+    the line that replays."""
     running = {frame.f_code: frame.f_lineno for frame in reversed(frames)}
     for frame in frames:
         if name.text.partition(".")[0] in (*frame.f_code.co_varnames, *frame.f_code.co_names):

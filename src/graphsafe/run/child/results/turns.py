@@ -194,7 +194,7 @@ def _reads(statement: ast.stmt) -> Iterator[_Read]:
 
 
 def _unconditional(path: str, line: int) -> Sequence[ast.stmt]:
-    """Return the statement at a line, and the statements around it whose blocks run."""
+    """Return the statement at a line, and the statements around it up to the first one whose block may not run."""
     around = statements_around(path, line)[::-1]
     found = list(around[:1])
     for one in around[1:]:

@@ -209,7 +209,8 @@ class _Inputs:
 
 
 class Asked:
-    """Counts for each graph how often an input of its size was given to another graph of the same line and operations.
+    """Counts for each graph how often an input of its size was given to another graph that has the same operations and
+    was captured at the same line.
 
     An example is `x[:3].copy_(batch)`, followed by a replay of the graph for four rows although there is a graph for
     three rows. An input has a graph's size if exactly one copy was made since the last replay, and if it filled exactly

@@ -30,7 +30,7 @@ class Weights:
         "Tensors that graphs read, or that eager operations have read since the first capture."
         self._captures = 0
         self._made: weakref.WeakKeyDictionary[Tag, int] = weakref.WeakKeyDictionary()
-        "Tensor that an operation has made since the first capture -> the number of captures before that."
+        "Tensor that an operation has made since the first capture -> the number of captures before this operation."
         self._if_read: weakref.WeakKeyDictionary[Tag, list[LetGo]] = weakref.WeakKeyDictionary()
         self._if_written: weakref.WeakKeyDictionary[Tag, list[LetGo]] = weakref.WeakKeyDictionary()
 
