@@ -155,6 +155,7 @@ def main() -> int:
             "fifteenth",
             "sixteenth",
             "seventeenth",
+            "eighteenth",
         ),
         default="first",
         help="the set of labels",
