@@ -140,6 +140,7 @@ def _departed(departure: Departure) -> str:
 
 _DECIDED_BY = {
     "clocks a day later": "the step depends on a host clock",
+    "rare random numbers on the host": "the step depends on a random number that the host draws",
     "other inputs on the host": "the step depends on a host input",
     "other values in host memory": "Python reads host memory that the step writes",
 }

@@ -23,6 +23,7 @@ CODES = {"grows": "GS402", "rebound": "GS703", "host": "GS702", "cached": "GS705
 _RATE = re.compile(r"\bparam_groups\[\d+\]\['lr'\]$")
 _CODE_OF_KIND = {"tensor": "GS703", "input": "GS707"}
 "The kind of a `Cause` -> the code of its rule."
+_RARE_DRAWS = "rare random numbers on the host"
 _OF_HOST_MEMORY = ("other inputs on the host", "other values in host memory")
 _MAY_DECIDE = ("host", "grows", "opaque")
 "The kinds of changing host state on which Python's decisions may depend."
@@ -150,9 +151,9 @@ def _blamed(
     code, frames, span, expression and data. The frames are empty unless there is a single possible cause."""
     if departure.under in _OF_HOST_MEMORY:
         return "GS702", (), departure.span, None, {}
-    by_clock = departure.under != "further steps"
+    by_clock, by_draw = departure.under == "clocks a day later", departure.under == _RARE_DRAWS
     calls = [call for call in host_calls if call.kind == ("clock" if by_clock else "random")]
-    changes = [one for one in changed if one.how in _MAY_DECIDE and one.frames]
+    changes = [one for one in changed if one.how in _MAY_DECIDE and one.frames and not by_draw]
     if len(calls) == 1 and (by_clock or not changes):
         call = calls[0]
         return "GS702" if by_clock else "GS504", call.frames, call.span, None, {"call": call.function}

@@ -49,9 +49,10 @@ def limits_of(answers: Answers, is_captured: bool, called: str, device: str) -> 
         after = f"after {count(ahead.steps, 'further step')}, " if ahead.status == "pass" else "in further steps, "
         names = listed(changing, most=3)
         yield Limit("horizon", called, f"{after}steps still change {names}; {_LATER_EFFECT}")
-    elif ahead.status == "pass" and ahead.steps is not None and ahead.steps < USUAL_STEPS:
+    elif ahead.status == "pass" and ahead.steps is not None and (ahead.steps < USUAL_STEPS or ahead.is_cut):
         ran = count(ahead.steps, "further step")
-        yield Limit("horizon", called, f"there was time for only {ran}; {_LATER_EFFECT}")
+        cut = ", and not for all values that counters reach" if ahead.is_cut else ""
+        yield Limit("horizon", called, f"there was time for only {ran}{cut}; {_LATER_EFFECT}")
 
 
 def _iterators(answers: Answers) -> list[str]:

@@ -9,10 +9,17 @@ from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.probe import PLACE, Probe, later, unreported
 from graphsafe.report.text import count
 
-Under = Literal["further steps", "clocks a day later", "other inputs on the host", "other values in host memory"]
+Under = Literal[
+    "further steps",
+    "clocks a day later",
+    "rare random numbers on the host",
+    "other inputs on the host",
+    "other values in host memory",
+]
 """The condition that was changed before the step.
 
-For `further steps`, only the number of the step is different. Host memory means memory to which the step itself writes.
+For `further steps`, only the number of the step is different. Rare random numbers are the lowest and the highest that
+the host's generators can draw. Host memory means memory to which the step itself writes.
 """
 Aspect = Literal["operation", "count", "number", "shape", "memory"]
 USUAL_STEPS = 256
@@ -62,6 +69,8 @@ class Horizon(Probe):
     "Indices of operations whose numbers changed in early steps. These numbers are not part of a path's name."
     changing: tuple[str, ...] = unreported(())
     "State on the host that steps still change after the last of the further steps."
+    is_cut: bool = unreported(False)
+    "Whether there was no time to set the counters to all values at which Python may decide differently."
     files_read: tuple[str, ...] | None = later(())
     """Files that later steps read, and files whose existence every later step checks.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, count
@@ -77,7 +77,8 @@ class Counters:
         "Path of a counter -> its value, and the amount by which a step changes it."
 
     def __bool__(self) -> bool:
-        return bool(self._moves) or any(self._settled.counting)
+        """Whether anything counts. The refresh gets the number of the step, so it may count too."""
+        return bool(self._moves) or any(self._settled.counting) or self._subject.refresh is not None
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -129,21 +130,24 @@ class Counters:
         ]
         return tuple(path for path in found if not path.removeprefix("len(").startswith("refresh"))
 
-    def jumps(self, far: int | None) -> tuple[range, ...]:
-        """Return the steps to run after each jump, nearest first. Step 0 is the step after the last one. `far` is a
-        step that `first_departing` has found. No program reaches it if a counter is set back after a nearer jump."""
-        moves, numbers = set(self._moves.values()), self._numbers()
+    def jumps(self) -> Iterator[range]:
+        """Yield the steps to run after each jump. Numbers in the code come first, because a counter is most likely
+        compared with them. The nearest number of each kind comes first. Step 0 is the step after the last one."""
+        in_code = self._numbers_in_code()
+        for numbers in (in_code, self._other_numbers() - in_code):
+            yield from self._jumps_to(numbers)
+
+    def _jumps_to(self, numbers: Iterable[float]) -> Sequence[range]:
+        moves = set(self._moves.values())
         if self._subject.refresh is not None:
             moves.add((self._steps + 1, 1))  # a refresh's decisions may depend on the step's number
-        wanted = {far} if far is not None else set()
-        wanted |= {ahead for move in moves for number in numbers for ahead in self._reached(number, *move)}
         found: list[range] = []
-        for ahead in sorted(wanted):
+        for ahead in sorted({ahead for move in moves for number in numbers for ahead in self._reached(number, *move)}):
             if found and ahead < min(found[-1].stop + _NEAR, found[-1].start + _LONGEST):
                 found[-1] = range(found[-1].start, ahead + _AFTER)
             else:
-                found.append(range(max(ahead - BEFORE, 0), ahead + _AFTER))
-        return tuple(found[:_MOST_JUMPS])
+                found.append(around(ahead))
+        return found[:_MOST_JUMPS]
 
     def _reached(self, number: float, value: float, by: float) -> Iterator[int]:
         """Yield the largest number of steps after which a counter has not yet reached `number`. If the counter has
@@ -157,12 +161,15 @@ class Counters:
         if ahead <= _FARTHEST:
             yield ahead
 
-    def _numbers(self) -> set[float]:
-        """Return the numbers with which a counter may be compared: numbers in functions that ran, numbers and keys in
-        the state, lengths and sizes."""
+    def _numbers_in_code(self) -> set[float]:
+        """Return the numbers in functions that ran. A counter may be compared with them."""
+        return {0, *self._used}
+
+    def _other_numbers(self) -> set[float]:
+        """Return the other numbers with which a counter may be compared: numbers and keys in the state, lengths and
+        sizes."""
         reach = self._after
         found: Iterable[Any] = chain(
-            (0, *self._used),
             (value for path, value in reach.values.items() if path not in self._moves),
             (key for owner, key in reach.owners.values() if issubclass(type(owner), dict)),
             reach.lengths.values(),
@@ -183,6 +190,11 @@ class Counters:
         owners = self._after.owners
         are_near = (_is_near(held_at(*owners[path]), value + steps * by) for path, (value, by) in self._moves.items())
         return all(are_near) and all(one.are_ahead(steps) for one in self._settled.counting)
+
+
+def around(ahead: int) -> range:
+    """Return the steps to run for a jump to the step after `ahead` more steps."""
+    return range(max(ahead - BEFORE, 0), ahead + _AFTER)
 
 
 def first_departing(try_ahead: Callable[[int], bool | None], time_left: TimeLeft) -> int | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -20,7 +21,7 @@ from graphsafe.capture.answers.probes import StateWrites
 from graphsafe.capture.child.compare import difference
 from graphsafe.capture.child.lines.clocks import A_DAY, LATER, clocks_ahead
 from graphsafe.capture.child.lines.operations import Operation, Unnamed, calls_of, name_of_path, texts_of
-from graphsafe.capture.child.probes.counters import BEFORE, SETTLING_STEPS, Counters, Settled, first_departing
+from graphsafe.capture.child.probes.counters import BEFORE, SETTLING_STEPS, Counters, Settled, around, first_departing
 from graphsafe.capture.child.probes.step_ahead import EARLY, StepAhead
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import (
@@ -47,7 +48,7 @@ _CPU_SECONDS, _SECONDS = 3.0, 20.0
 "No further step starts after this many seconds of CPU time, or this many seconds in total; see `_go_on`."
 _CPU_SECONDS_FREELY = 1.0
 "The limit of CPU time for steps that put no state back."
-_CPU_SECONDS_AHEAD = 2.0
+_CPU_SECONDS_AHEAD = 4.0
 "The limit of CPU time for steps after jumps of counters."
 _CLOCK_STEPS = 2
 _LATER_CLOCKS = (1.0, 3.0)
@@ -64,11 +65,11 @@ _NOT_FINITE = frozenset(("nan", "inf", "-inf"))
 def run_further_steps(
     session: Session, is_excluded: Callable[[], bool] = lambda: False, most: int = USUAL_STEPS
 ) -> Horizon:
-    """Run up to `most` further steps from a warm state, along the path of captures if the step can take that path. The
-    session cannot be used afterwards. Operations that run while `is_excluded()` is true are not compared."""
+    """Run up to `most` further steps from a warm state, if possible along the path of captures. The session cannot be
+    used afterwards. Operations that run while `is_excluded()` is true are not compared."""
     try:
         ahead = _Ahead(session, is_excluded, most)
-        return replace(ahead.run(), files_read=ahead.files.shown())
+        return replace(ahead.run(), files_read=ahead.files.shown(), is_cut=ahead.is_cut)
     except TargetError as error:
         return Horizon(reason=f"the step cannot be run once more: {error.line}")
 
@@ -87,6 +88,8 @@ class _Ahead(StepAhead):
         self._settled: Settled | None = None
         "The state after `SETTLING_STEPS` further steps."
         self._counters: Counters | None = None
+        self.is_cut = False
+        "Whether the time was over before the counters had all values at which Python may decide differently."
         self._last = 0
         "The number of the step after which the counters were read."
 
@@ -144,7 +147,9 @@ class _Ahead(StepAhead):
                     return self._departed(held)
         if session.ranks.size == 1:
             self._change_files()
-            self._change_host_values()
+            self._draw_rarely()
+            if self._departure is None:
+                self._change_host_values()
             if self._departure is None:
                 self._jump()
         if self._departure is not None:
@@ -213,11 +218,19 @@ class _Ahead(StepAhead):
         if not self._counters or self._most <= USUAL_STEPS or not self._works():
             return
         self._under, time_left = "further steps", TimeLeft(_CPU_SECONDS_AHEAD, _SECONDS)
+        counters = self._counters
         try:
-            far = first_departing(functools.partial(self._try_ahead, self._counters), time_left)
-            for done, steps in enumerate(self._counters.jumps(far)):
-                if time_left.is_over(done) or not self._holds_after_jump(self._counters, steps):
-                    break
+            end = math.inf
+            for done, steps in enumerate(counters.jumps()):
+                self.is_cut = time_left.is_over(done)
+                if self.is_cut or self._departure is not None:
+                    return
+                if steps.start < end and not self._holds_after_jump(counters, steps):
+                    end = steps.start
+            if self._departure is None and end == math.inf:
+                far = first_departing(functools.partial(self._try_ahead, counters), time_left)
+                if far is not None:
+                    self._holds_after_jump(counters, around(far))
         except (StateError, TargetError, RuntimeError):
             self._departure = None  # a counter came to its end, or other state does not agree with the counters
         finally:
@@ -240,8 +253,9 @@ class _Ahead(StepAhead):
         other state then does not agree with the counters."""
         counters.set_ahead(steps.start)
         for ahead in steps:
-            self._number = self._last + ahead + 1
-            self._compared_step()
+            self._number = self._last + ahead
+            if not self._one_more_step():  # a position is beyond its buffer
+                return False
             if self._departure is not None and not self._is_known_path():
                 if steps.start > 0 and ahead < steps.start + BEFORE:
                     self._departure = None
@@ -339,6 +353,14 @@ class _Ahead(StepAhead):
                 self._departure = None
             if is_steady:
                 self.files.leave_out(path)
+
+    def _draw_rarely(self) -> None:
+        """Let the host draw its lowest and its highest numbers, because of tests such as `random.random() < 0.001`."""
+        self._under = "rare random numbers on the host"
+        for self._highest_draws in (False, True):
+            if self._one_more_step() and self._departure is not None and not self._is_known_path():
+                break
+        self._highest_draws = None
 
     def _change_host_values(self) -> None:
         """Change inputs on the host, and host memory into which the step's device operations write."""
