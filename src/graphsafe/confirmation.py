@@ -18,7 +18,8 @@ from graphsafe.report.text import count
 from graphsafe.scan.sources.source import MAX_BYTES
 
 _STRONGEST: tuple[JoinStatus, ...] = ("confirmed", "refuted", "not-executed")
-"""The statuses in order of precedence, for several runs that give one prediction different statuses.
+"""The statuses in order of precedence. If several runs disagree about a prediction, the first of their statuses is
+given to it.
 
 If one run has seen a fault, the fault exists, even if the other runs have not seen it.
 """

@@ -248,7 +248,7 @@ class Op:
     host_results: tuple[int, ...] = ()
     "The positions of results that are always on the host."
     checks_on_cpu: bool = False
-    "Whether the operation checks values, and so reads them, only on the CPU."
+    "Whether the operation checks values only on the CPU. To check values, it has to read them."
     sums_in_any_order: bool = False
     "Whether the operation sums floats in varying order on CUDA (atomics). If so, the last bits differ from run to run."
     no_kernel: tuple[str, ...] = ()

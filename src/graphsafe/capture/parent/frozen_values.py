@@ -99,7 +99,7 @@ def add_frozen_values(table: FindingTable) -> None:
         data = {"attribute": change.name, "froze": froze}
         table.add(code, change.frames, level="error", data=data, here=here)
     # A line may keep a tensor of each step alive. The next step's tensor then has another address. If the line of the
-    # differing operation is not known, each line that makes a tensor grow may be its cause.
+    # differing operation is not known, any line that makes a tensor grow may be the cause of the difference.
     grown = [change for change in grows if not first.frames or _is_line(change.frames, first.frames)]
     for change in grown:
         data = {**_data_of(change.name, change), "froze": froze}

@@ -50,7 +50,8 @@ from graphsafe.report.text import bucket_name
 from graphsafe.report.verdict import verdict
 
 _MOST_BUILDS = 4
-"The largest number of build children. A later child does not vary the inputs whose new values broke a process."
+"""The largest number of build children. A later child does not vary the inputs whose new values broke the process of an
+earlier child."""
 _OF_TWIN = {BAD_REQUEST: "plan"}
 """Kind of a limit -> its kind if it comes from the run without the target's own graphs. A wrong request in that run is
 not the user's mistake."""
@@ -158,8 +159,8 @@ class Run:
             self.limits.append(Limit("rank", f"{child.name} {self._where}", line))
 
     def _build(self) -> bool:
-        """Run the build child. Run it again if new values of an input broke its process. Return whether the proof can
-        go on."""
+        """Run the build child. Run it again if the new values of an input broke the child's process, by a crash or by
+        an assertion on the device. Return whether the proof can go on."""
         unvaried: tuple[str, ...] = ()
         for _ in range(_MOST_BUILDS):
             child = self.supervisor.run(self._job("build", unvaried))

@@ -265,8 +265,8 @@ def message_of(error: BaseException) -> str:
 
 
 def error_frames(error: BaseException | None, root: BaseException | None = None) -> tuple[CallSite, ...]:
-    """Return the user's frames from the place where the error was caught to the place where it began. The beginning is
-    the line that raised `root`, by default the first error of the chain."""
+    """Return the user's frames from the place where the error was caught to the place where it began. It began at
+    the line that raised `root`. If `root` is not given, the first error of the chain is used."""
     if error is None:
         return ()
     root = root or root_error(error)[0]

@@ -177,7 +177,7 @@ class Book:
 
     def replaying(self, record: GraphRecord) -> None:
         """Check the memory that a graph uses, before a replay. On a real GPU, the memory is checked before each of the
-        first replays. Later checks are so rare that they take little time."""
+        first `_FIRST` replays. Later checks are so rare that they take little time."""
         begun = time.perf_counter()
         frames, sites = self._running()
         is_early = record.looks < _FIRST
@@ -208,8 +208,8 @@ class Book:
     def _collecting(self, record: GraphRecord, frames: list[FrameType], sites: Calls) -> bool:
         """Look for results of earlier replays that the program keeps although this replay overwrites them.
 
-        The results may also be in memory outside the pool that each replay updates. On a GPU, such memory is left out
-        if kernels use it, because a kernel's arguments do not say which memory the kernel writes.
+        Each replay may also update results in memory outside the pool. On a GPU, such memory is left out if kernels use
+        it, because a kernel's arguments do not say which memory the kernel writes.
         """
         if record.collected:
             return False

@@ -137,7 +137,7 @@ def written_at(addresses: range) -> Calls:
 
 @functools.lru_cache(maxsize=64)
 def _in_place(path: str) -> tuple[tuple[ast.expr, int], ...]:
-    """Return the expressions that the statements of a file write in place, with their lines."""
+    """Return the expressions that are written in place in a file, each with its line."""
     nodes = ast.walk(file_tree(path))
     return tuple((target, target.lineno) for node in nodes for target in written_in_place(node))
 

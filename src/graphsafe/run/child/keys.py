@@ -204,8 +204,8 @@ def _like(one: Frozen, keys: Iterable[Key]) -> list[Frozen]:
 def _arguments(frame: FrameType, *, with_named: bool = True) -> dict[str, Any]:
     """Return the arguments of a function that are numbers, strings or None, with their present values.
 
-    Tensors are returned too, but they are all `_A_TENSOR`. With `with_named`, the arguments that `**` collects are
-    returned as well.
+    Arguments that are tensors are returned too, each with the value `_A_TENSOR`. With `with_named`, the arguments that
+    `**` collects are returned as well.
     """
     names, collecting = parameters(frame.f_code), collecting_parameter(frame.f_code) if with_named else None
     shown = locals_of(frame) if names or collecting else {}

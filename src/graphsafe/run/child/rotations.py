@@ -29,8 +29,8 @@ class Rotation:
     ) -> None:
         """Find the names.
 
-        `before` and `after` are the names of tensors, by storage number, before and after the capture. `used` are the
-        storages outside its pool that the graph uses.
+        `before` and `after` map the number of each storage to the names of its tensors, before and after the capture.
+        `used` maps the number of each storage that the graph uses outside its pool to the kind of access.
         """
         self._used = used or {}
         old, new = (_numbers(names or {}) for names in (before, after))
@@ -77,7 +77,7 @@ class Rotation:
 
 
 def _numbers(names: Mapping[int, Sequence[Name]]) -> dict[str, int]:
-    """Return the storage number of each attribute or element by its name."""
+    """Return a map from the name of each attribute or element to the number of its storage."""
     return {one.text: number for number, same in names.items() for one in same if one.way}
 
 

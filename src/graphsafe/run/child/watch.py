@@ -169,7 +169,8 @@ class Watch:
                 part.write_part(self._folder, self._token, self._facts(ended, is_whole=True))
 
     def end_with_multiprocessing(self) -> None:
-        """End the watch with this process, if `multiprocessing` started it, and with the processes that it forks.
+        """Let the watch end with this process, if `multiprocessing` started it. Do the same for each process that
+        `multiprocessing` forks from this one.
 
         Such processes do not run `atexit` functions, so their watch is ended by a `Finalize` object.
         """
@@ -181,7 +182,8 @@ class Watch:
         def finalize(watch: Watch) -> None:
             util.Finalize(None, watch.end, exitpriority=-100)
 
-        # In a process that a fork server has started, this runs too if torch was imported with the main module.
+        # `multiprocessing` calls `finalize` in each process that it forks. In a process that a fork server started, it
+        # does so only if torch was imported before, for example with the main module.
         util.register_after_fork(self, finalize)
         if sys.modules["multiprocessing.process"].parent_process() is not None:
             finalize(self)

@@ -38,7 +38,7 @@ _BRANCHES = (*LOOPS, *_NESTED, ast.If, ast.Try, ast.ExceptHandler, ast.match_cas
 
 @dataclass(frozen=True, slots=True)
 class SameObject:
-    """A place that refers to the same object as a local name."""
+    """An attribute or an entry (a *place*) that refers to the same object as a local name."""
 
     place: str
     line: int
@@ -52,10 +52,10 @@ class SameObjects:
     """The local names of a function that refer to the same objects as other places."""
 
     taken: Mapping[str, SameObject]
-    """Names that are bound once, to the object of a place: `x = self.x`. The function does not assign to the place
+    """Names that are assigned only once, from a place: `x = self.x`. The function does not assign to the place
     afterwards."""
     stored: Mapping[str, SameObject]
-    """Names whose object a function assigns to a place: `self.x = x`. The function contains a capture, and does not use
+    """Names that are assigned to a place: `self.x = x`. The function contains a capture, and does not use
     the place before this assignment."""
 
     def meant(self, text: str, line: int) -> str:
@@ -208,7 +208,7 @@ def _placed(text: str, name: ast.AST) -> ast.expr:
 
 
 def _replaced(function: Function) -> Iterator[tuple[ast.Name, str]]:
-    """Yield the names that stand for attributes of `self`, with the attributes.
+    """Yield the names that stand for attributes of `self`, each with its attribute.
 
     The line that makes a name stand for an attribute is left out: `x` in `x = self.x`, and an argument `x` in `self.x =
     x`.

@@ -1,4 +1,4 @@
-"""Expressions: the value of each kind of expression, and the waits of the host that the evaluation causes."""
+"""Expressions: the value of each kind of expression, and the host waits that its evaluation causes."""
 
 from __future__ import annotations
 

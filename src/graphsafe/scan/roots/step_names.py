@@ -33,9 +33,9 @@ _RUNS = [*(name + _OF_MODEL for name in MODEL.split("|")), *(name + _OF_RUNNER f
 _MODEL = re.compile("|".join(rf"{one}\(" for one in _RUNS).encode())
 "Matches calls of models and runners. A search is four times as fast if each alternative begins with a letter."
 _BEFORE = re.compile(rb"(?<![\w.])(?:self\.)?_?\Z")
-"""Matches the code before the model's own name in a call of a model.
+"""Matches the code that may stand directly before a model's name in a call: nothing, `_`, `self.` or `self._`.
 
-This part is checked after the search, because a search that begins with fixed characters is three times as fast.
+This code is checked after the search, because a search that begins with fixed characters is three times as fast.
 """
 _LONGEST = len("self._")
 _WHILE = re.compile(rb"while .*:\n")

@@ -81,7 +81,8 @@ def _names(annotation: ast.expr) -> Iterator[str]:
 
 @memoize_on_node
 def _operands(function: ast.AST) -> Set[str]:
-    """Return the names that are operands, or that are compared or indexed."""
+    """Return the names that are used as tensors and numbers are: as operands, in comparisons, as indexed objects, as
+    values of a slice (`x[:n] = y`), or as arguments of torch's functions and of methods that work in place."""
     operands: list[ast.expr] = []
     for sum_ in inside(function, ast.BinOp):
         if _is_number(sum_.left) or _is_number(sum_.right):
@@ -136,7 +137,7 @@ def _copied(function: ast.AST) -> Set[str]:
 
 
 def takes_tensors_at_last(engine: Engine, facts: FunctionFacts, path: str, with_arithmetic: bool) -> bool:
-    """Return whether a function passes one of its parameters on until the parameter is used as a tensor."""
+    """Return whether a function uses a parameter as a tensor, or passes a parameter on to a function that does."""
     return bool(_tensors(engine, facts, path, with_arithmetic, MAX_CALLS))
 
 

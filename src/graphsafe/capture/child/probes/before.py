@@ -45,7 +45,7 @@ def changes_between(earlier: PreCaptureState, later: PreCaptureState) -> list[Ca
 
 def _swapped(path: str, taken: dict[str, str | None]) -> str | None:
     """Return the other tensor whose former memory this tensor has now. Return None if there is no such tensor, or if
-    that tensor has not been given another tensor's former memory. `taken` maps each tensor to the tensor whose former
+    that tensor has kept its own memory or got new memory. `taken` maps each tensor to the tensor whose former
     memory it has now."""
     other = taken[path]
     return None if other is None or taken.get(other) in (None, other) else other

@@ -13,7 +13,8 @@ _SMALL = (bool, int, float, str)
 
 
 _MOST_AT_ONCE = 8
-"Lists that grow faster would take too much memory a million steps ahead."
+"""The largest number of elements that a step may add to a list. If a step adds more elements, the list would take too
+much memory when it is lengthened as if a million steps had run."""
 
 
 class GrowingLists:

@@ -338,7 +338,7 @@ def _autocast(real: Callable[..., None]) -> Callable[..., None]:
 
 
 def _autocast_setting(real: Callable[..., Any]) -> Callable[..., Any]:
-    """Read or change the CPU's setting in place of CUDA's. Without a device, these functions mean CUDA."""
+    """Read or change the CPU's setting in place of CUDA's. A call without a device type is about CUDA's setting."""
 
     def ask(*args: Any) -> Any:
         world = worlds.active()

@@ -23,13 +23,15 @@ NeedKind = Literal["statement", "block", "defined", "used", "around", "caller", 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A change that the breaks need.
+    """A change of a plan's breaks, without which the plan would be wrong.
 
-    - `statement`, `block`: the statement to which `frames` lead (for `block`, the statement around it) has to run
-      eagerly
-    - `defined`, `used`: region number `region` grows to the statement that defines `name`, or to the one that reads it
-    - `around`, `caller`: the region grows to the statement around it, or to the call of its function
-    - `private`: the region passes on `name` in a buffer of its own
+    - `statement`: the statement to which `frames` lead has to run eagerly
+    - `block`: the statement around that statement has to run eagerly
+    - `defined`: the region with the number `region` is extended to the statement that defines `name`
+    - `used`: the region is extended to the statement that reads `name`
+    - `around`: the region is extended to the statement around it
+    - `caller`: the region is extended to the call of its function
+    - `private`: the region passes on `name` in a separate buffer
     - `slot`: the region passes on the state with the path `name`
     """
 
@@ -44,7 +46,7 @@ class Need:
 def needs(
     logs: Sequence[Log], handed: Sequence[BreakValues], assigned: Mapping[str, tuple[CallSite, ...]]
 ) -> list[Need]:
-    """Return the breaks' needs; none if all steps agree. `assigned` maps rebound state to the lines that rebind it."""
+    """Return the changes that the breaks need. `assigned` maps rebound state to the lines that rebind it."""
     base, *others = logs
     for find in (_visits, _flows, _changed_containers):
         found = [need for other in others for need in find(base, other, handed)]

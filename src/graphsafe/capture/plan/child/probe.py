@@ -76,7 +76,7 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any, split:
     causes = [*known_causes(answers, table), *on_host]
     failures = [failure for failure in answers[Learned].failures if failure.frames]
     causes += [Cause("GS607", failure.message, failure.frames, span=failure.span) for failure in failures]
-    # Marks refer to the target's own functions, so the statements of these functions are then not split.
+    # If there are marks, no statements are split, because marks refer to the target's own functions.
     if not eager_marks() and not plain.graphed:
         running = [op.frames for op in watched(session, (), (), table).ops]
         split.take_apart(causes, running, [failure.frames for failure in failures if failure.whole])

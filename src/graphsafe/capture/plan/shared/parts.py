@@ -119,8 +119,8 @@ class _Apart:
         for group in groups:
             before = _cut(self._lines[group[0].lineno - 1], 0, group[0].col_offset)
             if before.strip():
-                # If the head of the statement contains a mark, the statements on its line are written together with the
-                # head.
+                # These statements are on the line of their owner's head. If the head contains a mark, `_of_head` writes
+                # them together with the head.
                 if not self._has_mark(_head_of(owner)):
                     yield self._beside_head(group, before)
             elif len(group) > 1:
