@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import random
+
+import numpy
 import pytest
+
+from graphsafe.capture.child.state.generators import draw_at_an_end
 
 from .conftest import TARGETS, Prove, Reports, codes_of, marked, probes_of
 
@@ -24,12 +29,16 @@ FAR = {
     "array_of_lengths": 2_018,
     "lengths_on_host": 2_018,
     "losses": 2_000,
+    "number_of_refresh": 3_000,
 }
 STATE = ("epochs", "history", "text", "array", "time", "decimal")
 SOUND = (
     *("same_work", "logged", "set_back_by_refresh", "set_back_each_epoch", "set_back_by_reset", "full", "wrapping"),
     *("paired", "long_schedule", "timed", "requests", "recent"),
+    "rows_by_number",
 )
+WITHOUT_NUMBER = "long_schedule", "timed", "requests", "recent", "rows_by_number"
+"The sound steps that have no attribute `n`."
 SLOW = (
     *("without_refresh", "constant", "tokens", "scheduler", "by_default", "same_work", "logged"),
     *("set_back_by_reset", "full", "long_schedule", "countdown", "wrapping", "paired", "simulated", "timed"),
@@ -66,7 +75,7 @@ def test_another_branch_is_told_with_the_lines_of_both(reports: Reports) -> None
 def test_a_counter_that_decides_nothing_or_never_comes_so_far_is_ready(reports: Reports, name: str) -> None:
     assert reports[name]["verdict"] == "ready"
     limits = [limit["why"] for limit in reports[name]["limits"] if limit["kind"] == "horizon"]
-    assert ("steps still change n" in "".join(limits)) == (name not in ("long_schedule", "timed", "requests", "recent"))
+    assert ("steps still change n" in "".join(limits)) == (name not in WITHOUT_NUMBER)
 
 
 @pytest.mark.parametrize("name", marked(STATE, SLOW))
@@ -74,3 +83,13 @@ def test_other_state_that_still_changes_is_named(reports: Reports, name: str) ->
     assert reports[name]["verdict"] == "ready"
     (limit,) = [limit["why"] for limit in reports[name]["limits"] if limit["kind"] == "horizon"]
     assert f"steps still change {'len(state)' if name == 'history' else 'state'}" in limit
+
+
+def test_the_ends_of_random_numbers() -> None:
+    for highest, near in ((False, 0.0), (True, 1.0)):
+        random.seed(1)
+        numpy.random.seed(1)
+        draw_at_an_end(highest)
+        drawn = [random.random() for _ in range(20)], [numpy.random.random() for _ in range(20)]
+        for numbers in drawn:
+            assert numbers[0] == pytest.approx(near, abs=1e-12) and numbers[-1] != pytest.approx(near, abs=1e-12)

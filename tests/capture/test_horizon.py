@@ -39,8 +39,9 @@ CLOCKS = (
 )
 SOUND = (
     *("full", "logged", "ring", "dropout", "alternating", "kept", "never_exact", "packed_outside", "grown_base"),
-    "polled_in_tensor",
+    *("polled_in_tensor", "redrawn"),
 )
+RARE = ("rare_coin", "rare_numpy_coin")
 SLOW = (
     *("numpy_counter", "schedule", "cycle", "context", "reloaded", "exact_later", "transposed", "other_random_state"),
     *("packed", "date", "raw_clock", "local_time", "day", "clock_in_closure", "clock_by_default", "stamp", "timer"),
@@ -52,7 +53,7 @@ LINES = {"counter": 30, "swap": 118}
 
 @pytest.fixture(scope="module", params=DEVICES)
 def reports(request: pytest.FixtureRequest, prove: Prove) -> Reports:
-    names = (*LATE, *CLOCKS, *SOUND, "uptime", "settings_file")
+    names = (*LATE, *CLOCKS, *RARE, *SOUND, "uptime", "settings_file")
     return Reports(prove, f"{TARGETS}/later.py:build_", request.param, names, SLOW)
 
 
@@ -72,6 +73,12 @@ def test_state_that_decides_later_is_not_ready_and_the_step_is_told(reports: Rep
 def test_a_step_that_reads_a_clock_is_not_ready(reports: Reports, name: str) -> None:
     assert reports[name]["verdict"] == "not-ready"
     assert probes_of(reports[name])["horizon"]["departure"]["under"] == "clocks a day later"
+
+
+@pytest.mark.parametrize("name", RARE)
+def test_a_number_that_the_host_draws_seldom_is_drawn(reports: Reports, name: str) -> None:
+    assert reports[name]["verdict"] == "not-ready" and codes_of(reports[name], "error") == ["GS504"]
+    assert probes_of(reports[name])["horizon"]["departure"]["under"] == "rare random numbers on the host"
 
 
 @pytest.mark.parametrize("period", [0.5, 1, 10, 20, 60, 600, 1_200, 3_600, 7_200, 86_400, 604_800, 31_557_600])

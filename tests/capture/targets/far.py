@@ -229,6 +229,38 @@ def build_set_back_each_epoch(device: torch.device) -> graphsafe.Step:
     return _step(device, step, refresh)
 
 
+class Gated(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.is_late = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.first(x)
+        return self.last(y).relu() if self.is_late else self.last(y)
+
+
+def build_number_of_refresh(device: torch.device) -> graphsafe.Step:
+    """The refresh decides by its own number. Nothing else counts."""
+    net = Gated().to(device)
+
+    def refresh(args: tuple[Tensor], kwargs: object, k: int) -> None:
+        net.is_late = k >= 3_000
+        args[0].copy_(torch.randn(8))
+
+    return _step(device, net, refresh)
+
+
+def build_rows_by_number(device: torch.device) -> graphsafe.Step:
+    """Sound: the refresh takes other data by its own number, and has only some rows."""
+    net, rows = Gated().to(device), torch.randn(4_096, 8)
+
+    def refresh(args: tuple[Tensor], kwargs: object, k: int) -> None:
+        args[0].copy_(rows[k] if k < 3_000 else rows[k] * 2)
+
+    return _step(device, net, refresh)
+
+
 def build_set_back_by_reset(device: torch.device) -> graphsafe.Step:
     step = Every()
 

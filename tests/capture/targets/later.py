@@ -96,6 +96,25 @@ def build_coin(device: torch.device) -> Built:
     return lambda x: x * 2 if random.random() > 0.02 else x * 3, (_x(device),)
 
 
+def build_rare_coin(device: torch.device) -> Built:
+    return lambda x: x * 2 if random.random() >= 1e-9 else x * 3, (_x(device),)
+
+
+def build_rare_numpy_coin(device: torch.device) -> Built:
+    return lambda x: x * 2 if numpy.random.uniform() < 1 - 1e-9 else x * 3, (_x(device),)
+
+
+def build_redrawn(device: torch.device) -> Built:
+    """Sound: the host draws until the number fits, and the device does not depend on it."""
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        while not 0.1 < random.random() < 0.9:
+            pass
+        return x * 2
+
+    return step, (_x(device),)
+
+
 def build_until(device: torch.device) -> Built:
     until = monotonic() + 1_000
     return lambda x: x * 2 if monotonic() < until else x * 3, (_x(device),)
@@ -183,7 +202,7 @@ def build_exact_later(device: torch.device) -> graphsafe.Step:
 
 
 def build_never_exact(device: torch.device) -> graphsafe.Step:
-    return _multiplied(device, 1_000_000)
+    return _multiplied(device, 100_000_000)
 
 
 def build_date(device: torch.device) -> Built:

@@ -227,9 +227,9 @@ class _Ahead(StepAhead):
                     return
                 if steps.start < end and not self._holds_after_jump(counters, steps):
                     end = steps.start
-            if self._departure is None and end == math.inf:
+            if self._departure is None:
                 far = first_departing(functools.partial(self._try_ahead, counters), time_left)
-                if far is not None:
+                if far is not None and far < end:
                     self._holds_after_jump(counters, around(far))
         except (StateError, TargetError, RuntimeError):
             self._departure = None  # a counter came to its end, or other state does not agree with the counters
