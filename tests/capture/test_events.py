@@ -52,6 +52,13 @@ def test_memory_that_an_event_frees_is_lost_though_its_successor_has_the_same_va
 
 
 @pytest.mark.slow
+def test_weights_that_come_back_from_the_host_have_other_memory() -> None:
+    report = graphsafe.capture(f"{TARGETS}:slept", device="sim")
+    assert report.verdict == "not-ready"
+    assert [(one.code, one.location.function) for one in report.findings] == [("GS712", "slept.sleep_and_wake")]
+
+
+@pytest.mark.slow
 def test_an_event_that_fails_leaves_the_verdict_open_and_says_why() -> None:
     report = graphsafe.capture(f"{TARGETS}:failing", device="sim")
     assert report.verdict == "inconclusive" and report.findings == ()

@@ -30,3 +30,10 @@ def test_events_that_replace_what_the_graph_reads_are_named() -> None:
     report = graphsafe.capture(f"{TARGETS}:stale", device="cuda:0")
     assert report.verdict == "not-ready"
     assert [one.code for one in report.findings] == ["GS712", "GS712"]
+
+
+def test_memory_that_happens_to_come_back_is_not_relied_on() -> None:
+    report = graphsafe.capture(f"{TARGETS}:slept", device="cuda:0")
+    assert report.verdict == "not-ready"
+    (found,) = report.findings
+    assert found.code == "GS712" and "`linear.weight`" in found.message

@@ -50,6 +50,18 @@ def stale_with_equal_values(device):
     return graphsafe.Step(engine, (torch.randn(4, 8, device=device),), events=events)
 
 
+def slept(device):
+    """The event moves the weights to the host and back. The allocator may return the same memory."""
+    engine = Engine(device).requires_grad_(False)
+
+    def sleep_and_wake():
+        engine.to("cpu")
+        engine.to(device)
+        engine.linear.weight.mul_(0.5)
+
+    return graphsafe.Step(engine, (torch.randn(4, 8, device=device),), events={"sleep and wake": sleep_and_wake})
+
+
 def failing(device):
     engine = Engine(device)
     return graphsafe.Step(engine, (torch.randn(4, 8, device=device),), events={"fail": lambda: 1 / 0})

@@ -34,14 +34,27 @@ def run(job: Job, channel: Channel) -> None:
         found: tuple[Fired, ...] = ()
         for number, name in in_turn(session):
             before = reachable_state(session.subject).places()
+            held = _memory_of_state(session)
             fire(session, number, name)
-            session.device.reuse_freed()
             after = reachable_state(session.subject).places()
+            held.clear()
+            session.device.reuse_freed()
             if number >= len(steps):
                 return  # the reference has already reported the failure, or an event cannot happen again
             checks = _checks(replays.compared_with(steps), number)
             found += (Fired(name, defined_at(session.subject.events[name]), moved_tensors(before, after), checks),)
             channel.send(FiredEvents(found))
+
+
+def _memory_of_state(session: Session) -> list[torch.UntypedStorage]:
+    """Return the memory of the state, to be held while an event runs. An event that frees memory and allocates it again
+    then gets other memory, as in a program that allocates something else in between. Without this, a caching allocator
+    often returns the same memory. If the device has no room for both, return an empty list."""
+    on_device = filter(session.is_on_gpu, reachable_state(session.subject).tensors.values())
+    found = {one.data_ptr(): one for one in (tensor.untyped_storage() for tensor in on_device)}
+    free = session.device.memory().free
+    has_room = free is None or sum(one.nbytes() for one in found.values()) < free
+    return [*found.values()] if has_room else []
 
 
 def _checks(replays: Replays, number: int) -> tuple[Check, ...]:
