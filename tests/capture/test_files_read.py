@@ -30,3 +30,19 @@ def test_numbers_in_files_of_the_system_are_multiplied() -> None:
         assert set(file.read().split()) == {"0"} == {part.decode() for part in raw.read().split()}
     files.leave_out(name)
     assert files.shown() == ()
+
+
+def test_files_that_a_compiler_reads_do_not_count(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.json"
+    path.write_text("{}")
+    compiler = {"path": path}
+    exec(
+        compile("def load():\n    return path.read_text()", "site-packages/torch/_inductor/cache.py", "exec"), compiler
+    )
+    files = FilesSeen()
+    with files.step():
+        compiler["load"]()
+    assert files.read == set()
+    with files.step():
+        path.read_text()
+    assert files.read == {str(path)}

@@ -32,6 +32,8 @@ numbers are changed."""
 _NUMBER = re.compile(r"\d+")
 _SCALES = (0, 3, 1_000)
 "Numbers in such files are multiplied by each of these factors."
+_COMPILERS = re.compile(r"[\\/](torch[\\/]_(dynamo|inductor)|triton)[\\/]")
+"Matches files of torch.compile and its backends."
 _ASKS = ("stat", "lstat", "access", "listdir", "scandir")
 "The functions of `os` that are called by `os.path.exists`, `os.path.getmtime`, `pathlib` and `glob`."
 Variation = Callable[[], AbstractContextManager[None]]
@@ -99,8 +101,20 @@ def _opened(event: str, arguments: tuple[object, ...]) -> None:
         return
     path, _, flags = arguments
     is_read = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR) == 0
-    if isinstance(path, str) and is_read and not path.endswith(_SOURCE) and user_frames()[0]:
+    if isinstance(path, str) and is_read and not path.endswith(_SOURCE) and user_frames()[0] and not _is_compiling():
         _sinks[-1].add(path)
+
+
+def _is_compiling() -> bool:
+    """Return whether torch.compile is compiling. Compilers read headers, caches and their own temporary files. Compiled
+    code does not depend on these files any more."""
+    for frame in frames_from(sys._getframe(2)):
+        file = frame.f_code.co_filename
+        if is_user_file(file):
+            return False
+        if _COMPILERS.search(file):
+            return True
+    return False
 
 
 def _name(path: Any) -> str | None:
