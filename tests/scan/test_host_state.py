@@ -55,6 +55,12 @@ def module(step: str, made: str = "pass", more: str = "") -> str:
             ("GS702", "self.time += self.pace"),
         ),
         (
+            "self.n, self.every = 0, 100",
+            "self.n += 1\nif self.n % self.every == 0:\n    x = x.norm()\nreturn x",
+            "",
+            ("GS702", "self.n += 1"),
+        ),
+        (
             "self.last = None",
             "y = x.exp()\nold, self.last = self.last, y\nreturn y if old is None else y + old",
             "",
@@ -134,8 +140,8 @@ def module(step: str, made: str = "pass", more: str = "") -> str:
         ),
     ],
     ids=(
-        "xor sine read-first walked-parameters dict-entry property iterator deque pop setattr table list curve clock"
-        " branch"
+        "xor sine interval read-first walked-parameters dict-entry property iterator deque pop setattr table list curve"
+        " clock branch"
     ).split(),
 )
 def test_numbers_that_steps_advance(
@@ -151,6 +157,10 @@ def test_numbers_that_steps_advance(
         ("self.info = {'size': 3}", "return x[: self.info['size']]"),
         ("self.rates = (0.1, 0.2)", "return x * next(iter(self.rates))"),
         ("self.seen = 0", "self.seen += 1\nreturn x * 2"),
+        (
+            "self.n, self.log_every = 0, 100",
+            "self.n += 1\nif self.n % self.log_every == 0:\n    print(x.norm().shape)\nreturn x * 2",
+        ),
         ("self.names = ['a', 'b']", "names = list(self.names)\nnames.pop()\nreturn x * len(names)"),
         ("self.size = 0", "self.size = x.shape[0]\nreturn x[: self.size]"),
         ("self.last = None", "self.last = x.exp()\nreturn self.last + 1"),
@@ -159,7 +169,7 @@ def test_numbers_that_steps_advance(
             "for item in self.items:\n    seen = item.done\n    item.done = x.exp()\nreturn x",
         ),
     ],
-    ids="constant-entry new-iterator unused-counter copy set-anew bound-first of-an-item".split(),
+    ids="constant-entry new-iterator unused-counter log-interval copy set-anew bound-first of-an-item".split(),
 )
 def test_numbers_that_do_not_change_or_decide_nothing(tmp_path: Path, made: str, step: str) -> None:
     item = "class Item:\n    def __init__(self):\n        self.done = None\n\n"

@@ -154,7 +154,7 @@ def _if(frame: Frame, node: ast.If) -> bool:
             # This branch runs only in later steps: in `if plan is not None: return plan`, the global `plan` is None
             # until this function fills it.
             ways.missing += first_step_tests.after_leaving(node, branch)
-    if has_used and not frame.touches_device:
+    if has_used and (not frame.touches_device or rare_branches.is_for_logs(node)):
         effects.forget_uses(since, end)
     elif has_used and branch_effects.chooses_result(frame, node, before, returned):
         host_clock.decides(effects.items, since, end)

@@ -24,6 +24,9 @@ _WARNING = re.compile(r"(^|\.)(warnings\.warn|\w*log(ger|ging)?\.(warn(ing)?(_on
 
 _PRINTED_WARNING = re.compile(r"\W*warn(ing)?\b", re.I)
 
+_LOGS = re.compile(r"(?<![^\W_])(log|logging|print|report|display|plot)(?![^\W_])", re.I)
+"Matches words in the name of the number of steps between two logs."
+
 _LEAVES = ast.Return, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom
 
 
@@ -64,6 +67,14 @@ def _gives_up(node: ast.If) -> bool:
 
 _COUNTS = frozenset("any sum numel count_nonzero".split())
 _NEW = frozenset("tensor zeros zeros_like new_zeros new_tensor empty full size".split())
+
+
+@memoize_on_node
+def is_for_logs(node: ast.If) -> bool:
+    """Return whether a branch runs from time to time for a log: `if step % self.log_interval == 0:`. The results of a
+    step do not depend on such a branch."""
+    divided = [one for one in inside(node.test, ast.BinOp) if isinstance(one.op, ast.Mod)]
+    return not node.orelse and any(_LOGS.search(last_name(one.right)) for one in divided)
 
 
 def leaves_most_steps(frame: Frame, node: ast.If) -> bool:
