@@ -77,7 +77,7 @@ class Counters:
         "Path of a counter -> its value, and the amount by which a step changes it."
 
     def __bool__(self) -> bool:
-        """Whether anything counts. The refresh gets the number of the step, so it may count too."""
+        """Return whether anything counts. A refresh may count too, because it gets the number of the step."""
         return bool(self._moves) or any(self._settled.counting) or self._subject.refresh is not None
 
     @contextmanager
