@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
 from graphsafe.scan.domain.record import Calls, Edge, Record
 from graphsafe.scan.roots.assumed_roots import DOUBTFUL
+from graphsafe.scan.sources.node_memo import memoize_method
 
 
 class CallGraph:
@@ -32,8 +33,8 @@ class CallGraph:
 
     def only(self, calls: Calls) -> CallGraph:
         """Return the part of the graph with these calls."""
-        record = Record(roots={ref: self.roots[ref] for ref in sorted(calls.begun & self.roots.keys())})
-        for edge in sorted(calls.edges, key=repr):
+        record = Record(roots={ref: self.roots[ref] for ref in calls.begun & self.roots.keys()})
+        for edge in calls.edges:
             record.edge(edge)
         return CallGraph(record)
 
@@ -88,6 +89,7 @@ class CallGraph:
             unreached += callees
         return found
 
+    @memoize_method
     def chains(self) -> Mapping[str, Sequence[Edge]]:
         """Return the shortest chain of edges from a root to each hot function. The chain is empty for a root.
 

@@ -108,8 +108,9 @@ def joined(parts: Iterable[Mapping[Place, Calls]]) -> dict[Place, Calls]:
     found: dict[Place, Calls] = {}
     for part in parts:
         for place, calls in part.items():
-            known = found.get(place, calls)
-            chains = [chain for chain in (known.chain, calls.chain) if chain is not None]
-            chain = min(chains, key=_order, default=None)
-            found[place] = Calls(known.edges | calls.edges, known.begun | calls.begun, chain)
+            known = found.setdefault(place, calls)
+            if known is not calls:
+                chains = [chain for chain in (known.chain, calls.chain) if chain is not None]
+                chain = min(chains, key=_order, default=None)
+                found[place] = Calls(known.edges | calls.edges, known.begun | calls.begun, chain)
     return found

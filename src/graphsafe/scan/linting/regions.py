@@ -108,6 +108,8 @@ class Regions:
         self._calls = calls
         self._chains = calls.chains()
         self._leading = record.leading
+        self._graphs: dict[int, CallGraph] = {}
+        "Id of the calls that lead to some events -> these calls as a graph."
         unready = {
             place.ref
             for place, event in record.events.items()
@@ -147,9 +149,12 @@ class Regions:
             place.ref, chain
         )
 
+    @memoize_method
     def _exact_chain(self, place: Place) -> Sequence[Edge]:
         leading = self._leading.get(place)
-        if leading is not None and leading.chain is not None:
+        if leading is None:
+            return self._chains.get(place.ref, ())
+        if leading.chain is not None:
             root = leading.chain[0].caller if leading.chain else place.ref
             if self._calls.is_certain(root) or (
                 root in self._calls.roots and not any(map(self._calls.is_certain, leading.begun))
@@ -166,11 +171,15 @@ class Regions:
             return region
         return "captured" if ref in self._calls_to(place).reached(self._in_graphs, self._beside) else "step"
 
-    @memoize_method
     def _calls_to(self, place: Place) -> CallGraph:
         """Return the calls that lead to an event, or all calls if the record lacks them."""
         leading = self._leading.get(place)
-        return self._calls.only(leading) if leading is not None else self._calls
+        if leading is None:
+            return self._calls
+        known = self._graphs.get(id(leading))
+        if known is None:
+            known = self._graphs[id(leading)] = self._calls.only(leading)
+        return known
 
     def _begins_in_graph(self, place: Place, chain: Sequence[Edge]) -> bool:
         caller, line = (chain[0].caller, chain[0].line) if chain else (place.ref, place.span[0])
