@@ -6,8 +6,9 @@ import random
 
 import numpy
 import pytest
+import torch
 
-from graphsafe.capture.child.state.generators import draw_at_an_end
+from graphsafe.capture.child.state.rare_draws import draw_at_an_end
 
 from .conftest import TARGETS, Prove, Reports, codes_of, marked, probes_of
 
@@ -86,10 +87,18 @@ def test_other_state_that_still_changes_is_named(reports: Reports, name: str) ->
 
 
 def test_the_ends_of_random_numbers() -> None:
+    python, own, bits = random.Random(1), torch.Generator(), numpy.random.default_rng(1)
+    old = numpy.random.RandomState(1)
     for highest, near in ((False, 0.0), (True, 1.0)):
-        random.seed(1)
-        numpy.random.seed(1)
-        draw_at_an_end(highest)
-        drawn = [random.random() for _ in range(20)], [numpy.random.random() for _ in range(20)]
-        for numbers in drawn:
-            assert numbers[0] == pytest.approx(near, abs=1e-12) and numbers[-1] != pytest.approx(near, abs=1e-12)
+        draw_at_an_end(highest, (python, own, bits, old, random.SystemRandom()))
+        several = (
+            [random.random() for _ in range(40)],
+            [numpy.random.random() for _ in range(40)],
+            [torch.rand(()).item() for _ in range(40)],
+            [python.random() for _ in range(40)],
+            [torch.rand((), generator=own).item() for _ in range(40)],
+            [old.random() for _ in range(40)],
+            [bits.random() for _ in range(40)],
+        )
+        for numbers in several:
+            assert numbers[0] == pytest.approx(near, abs=1e-6) and numbers[-1] != pytest.approx(near, abs=1e-6)

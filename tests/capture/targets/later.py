@@ -104,6 +104,21 @@ def build_rare_numpy_coin(device: torch.device) -> Built:
     return lambda x: x * 2 if numpy.random.uniform() < 1 - 1e-9 else x * 3, (_x(device),)
 
 
+def build_rare_own_coin(device: torch.device) -> Built:
+    drawn = random.Random(3)
+    return lambda x: x * 2 if drawn.random() >= 1e-9 else x * 3, (_x(device),)
+
+
+def build_rare_in_refresh(device: torch.device) -> graphsafe.Step:
+    scale = [2]
+
+    def refresh(args: Any, kwargs: Any, k: int) -> None:
+        args[0].copy_(torch.randn(8))
+        scale[0] = 2 if random.random() < 1 - 1e-9 else 3
+
+    return graphsafe.Step(lambda x: x.relu() if scale[0] == 2 else x.tanh(), (_x(device),), refresh=refresh)
+
+
 def build_redrawn(device: torch.device) -> Built:
     """Sound: the host draws until the number fits, and the device does not depend on it."""
 

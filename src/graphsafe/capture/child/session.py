@@ -29,6 +29,7 @@ from graphsafe.capture.child.state import (
 )
 from graphsafe.capture.child.state.containers import Slot
 from graphsafe.capture.child.state.generators import seed_host
+from graphsafe.capture.child.state.rare_draws import draw_at_an_end
 from graphsafe.capture.child.targets import Subject, TargetError, build, find_factory, load_module, users_code
 from graphsafe.capture.child.vary import fill_zero_parameters
 from graphsafe.capture.device import open_device
@@ -74,19 +75,20 @@ class Session:
     factory: Callable[..., Any] | None = None
     generators: ReachableState | None = None
     "All generators to seed. This field is set before many steps. If it is None, each step searches for the generators."
+    highest_draws: bool | None = None
+    "If set, `seed` lets the host draw its highest (True) or its lowest (False) random numbers next."
     ranks: Ranks = field(default_factory=Ranks)
     "The ranks that run this child side by side. All ranks decide together whether further steps run."
 
     def seed(self, k: int) -> None:
         value = self.job.seed * 1_000_003 + k
         seed_all(self.device, value)
-        if self.generators is not None:
-            self.generators.seed(value)
-            return
-        reach = reach_with_refresh(self.subject)
+        reach = self.generators if self.generators is not None else reach_with_refresh(self.subject)
         reach.seed(value)
-        if len(reach.containers) > _MANY_CONTAINERS:  # searching so many objects in each step takes too long
-            self.generators = generators_of(self.subject)
+        if len(reach.containers) > _MANY_CONTAINERS and self.generators is None:
+            self.generators = generators_of(self.subject)  # searching so many objects in each step takes too long
+        if self.highest_draws is not None:
+            draw_at_an_end(self.highest_draws, (*reach.host_generators.values(), *reach.generators.values()))
 
     def step(self, wait: bool = True) -> Any:
         with users_code("step", "the step failed"):

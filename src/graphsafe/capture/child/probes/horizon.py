@@ -357,10 +357,10 @@ class _Ahead(StepAhead):
     def _draw_rarely(self) -> None:
         """Let the host draw its lowest and its highest numbers, because of tests such as `random.random() < 0.001`."""
         self._under = "rare random numbers on the host"
-        for self._highest_draws in (False, True):
+        for self._session.highest_draws in (False, True):
             if self._one_more_step() and self._departure is not None and not self._is_known_path():
                 break
-        self._highest_draws = None
+        self._session.highest_draws = None
 
     def _change_host_values(self) -> None:
         """Change inputs on the host, and host memory into which the step's device operations write."""

@@ -12,7 +12,7 @@ from graphsafe.capture.child.lines.files_read import FilesSeen
 from graphsafe.capture.child.lines.operations import Operation, OperationsSeen, Unnamed, address_of
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import inputs_of, reachable_state, tensors_kept_by
-from graphsafe.capture.child.state.generators import draw_at_an_end, share_state
+from graphsafe.capture.child.state.generators import share_state
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.capture.shared.places import at_line, path_of
@@ -63,8 +63,6 @@ class StepAhead:
         self._put_back: dict[str, torch.Tensor] = {}
         self._given: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
         "Path -> a host tensor, and the values that are put into it before a step."
-        self._highest_draws: bool | None = None
-        "If set, the host first draws its highest (True) or lowest (False) random numbers in a step."
         given = inputs_of(session.subject) if session.subject.refresh is not None else {}
         self._host_inputs = {path: one.detach().clone() for path, one in session.on_host(given).items()}
         "The first values of the arguments on the host, if there is a refresh."
@@ -122,8 +120,6 @@ class StepAhead:
         # the path of a step here. A refresh may act differently in a later round.
         round_of_inputs = 1 if session.subject.refresh is None else max(self._number, 1)
         session.put_inputs(round_of_inputs, seed=_SEED + self._number)
-        if self._highest_draws is not None:
-            draw_at_an_end(self._highest_draws)
         for tensor, values in self._given.values():
             session.device.store(tensor, values)
         if not self._number:

@@ -11,10 +11,6 @@ import torch
 
 _APART = 4
 "CUDA accepts only offsets that are multiples of four."
-_HIGHEST = 0x12DD9BB3
-"The word of a Mersenne Twister's state from which it makes a number whose bits are all ones."
-_WORDS = 32
-"The number of words that `draw_at_an_end` changes. A float takes two of them."
 
 
 def seed_host(value: int) -> None:
@@ -23,20 +19,6 @@ def seed_host(value: int) -> None:
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed(value % 2**32)
-
-
-def draw_at_an_end(highest: bool) -> None:
-    """Let the next numbers of the global generators be the lowest or the highest ones: `random.random()` gives 0.0, or
-    the largest number below 1. After some such draws, the generators go on as usual, so that a loop that draws until a
-    number fits still ends."""
-    word = _HIGHEST if highest else 0
-    kind, words, _ = random.getstate()
-    random.setstate((kind, (*[word] * _WORDS, *words[_WORDS:-1], 0), None))
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        name, keys, *_ = numpy.random.get_state()
-        keys[:_WORDS] = word
-        numpy.random.set_state((name, keys, 0, 0, 0.0))
 
 
 def is_host_generator(kind: type) -> bool:
