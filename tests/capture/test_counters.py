@@ -8,6 +8,7 @@ import numpy
 import pytest
 import torch
 
+from graphsafe.capture.child.probes.counters import _compared_in
 from graphsafe.capture.child.state.rare_draws import draw_at_an_end
 
 from .conftest import TARGETS, Prove, Reports, codes_of, marked, probes_of
@@ -102,3 +103,11 @@ def test_the_ends_of_random_numbers() -> None:
         )
         for numbers in several:
             assert numbers[0] == pytest.approx(near, abs=1e-6) and numbers[-1] != pytest.approx(near, abs=1e-6)
+
+
+def test_constants_with_which_code_decides() -> None:
+    def decide(n: int, limit: int = 7) -> bool:
+        size = n + 50
+        return n > 750 or n % 100 == 0 or n // 2000 == 3 or size == limit
+
+    assert _compared_in(decide.__code__) == {750, 100, 0, 2000, 3}

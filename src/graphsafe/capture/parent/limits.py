@@ -17,6 +17,7 @@ from graphsafe.report.verdict import judge
 
 _FILE_READ = "each step reads this file, or checks whether it exists; a graph keeps the decision of the capture"
 _HOST_COUNT = "steps increment these on the host, whatever the inputs; replays do not"
+_NOT_ALL_VALUES = "and there was no time for all values that counters reach"
 _LATER_EFFECT = "a later effect of host state would not be seen"
 _NAMED = {"simulated": "cannot predict", "not-varied": "could not be varied"}
 "Kind of a limit -> words that occur in each reason for an inconclusive verdict about the same subject."
@@ -47,11 +48,11 @@ def limits_of(answers: Answers, is_captured: bool, called: str, device: str) -> 
     elif is_captured and (changing := [*ahead.changing, *_iterators(answers)]) and ahead.steps is not None:
         # If a further step took another path, `ahead.steps` counts only the steps before it.
         after = f"after {count(ahead.steps, 'further step')}, " if ahead.status == "pass" else "in further steps, "
-        names = listed(changing, most=3)
-        yield Limit("horizon", called, f"{after}steps still change {names}; {_LATER_EFFECT}")
+        names, cut = listed(changing, most=3), f", {_NOT_ALL_VALUES}" if ahead.is_cut else ""
+        yield Limit("horizon", called, f"{after}steps still change {names}{cut}; {_LATER_EFFECT}")
     elif ahead.status == "pass" and ahead.steps is not None and (ahead.steps < USUAL_STEPS or ahead.is_cut):
         ran = count(ahead.steps, "further step")
-        cut = ", and not for all values that counters reach" if ahead.is_cut else ""
+        cut = f", {_NOT_ALL_VALUES}" if ahead.is_cut else ""
         yield Limit("horizon", called, f"there was time for only {ran}{cut}; {_LATER_EFFECT}")
 
 

@@ -8,13 +8,15 @@ counter's later values. All counters are moved forward by the same number of ste
 
 from __future__ import annotations
 
+import dis
+import functools
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, count
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, TypeGuard
 
 from graphsafe.capture.child.probes.counting_arrays import CountingArrays
@@ -43,6 +45,8 @@ _FARTHEST = 10_000_000
 _SEARCHED = (1_000, 10_000, 100_000, 1_000_000)
 "Numbers of further steps. A search first tries the step after each of these numbers."
 _NUMBERS = (int, float)
+_CONSTANTS, _DECIDES = ("LOAD_CONST", "LOAD_SMALL_INT"), ("COMPARE_OP", "BINARY_MODULO", "BINARY_FLOOR_DIVIDE")
+"Instructions of Python. From Python 3.11 on, BINARY_OP stands for the last two."
 _LARGEST = 2**53
 "Floats cannot represent all larger integers."
 
@@ -73,6 +77,8 @@ class Counters:
         self._after = ReachableState()
         self._used: set[float] = set()
         "Numbers among the constants and variables of the user's functions that ran in the step."
+        self._compared: set[float] = set()
+        "The constants among these numbers with which the functions compare, or by which they divide."
         self._moves: dict[str, tuple[float, float]] = {}
         "Path of a counter -> its value, and the amount by which a step changes it."
 
@@ -94,6 +100,7 @@ class Counters:
             if event == "return":
                 used = chain(frame.f_code.co_consts, frame.f_locals.values())
                 self._used.update(filter(_is_usual, used))
+                self._compared.update(_compared_in(frame.f_code))
 
         with tracing(calls):
             yield
@@ -131,11 +138,13 @@ class Counters:
         return tuple(path for path in found if not path.removeprefix("len(").startswith("refresh"))
 
     def jumps(self) -> Iterator[range]:
-        """Yield the steps to run after each jump. Numbers in the code come first, because a counter is most likely
-        compared with them. The nearest number of each kind comes first. Step 0 is the step after the last one."""
-        in_code = self._numbers_in_code()
-        for numbers in (in_code, self._other_numbers() - in_code):
-            yield from self._jumps_to(numbers)
+        """Yield the steps to run after each jump. Constants with which the code compares come first, then all other
+        numbers in the code, then all others. The nearest number of each kind comes first. Step 0 is the step after the
+        last one."""
+        known: set[float] = set()
+        for numbers in (self._compared, {0, *self._used}, self._other_numbers()):
+            yield from self._jumps_to(numbers - known)
+            known |= numbers
 
     def _jumps_to(self, numbers: Iterable[float]) -> Sequence[range]:
         moves = set(self._moves.values())
@@ -160,10 +169,6 @@ class Counters:
         ahead = math.ceil(abs(number - value) / abs(by)) - 1
         if ahead <= _FARTHEST:
             yield ahead
-
-    def _numbers_in_code(self) -> set[float]:
-        """Return the numbers in functions that ran. A counter may be compared with them."""
-        return {0, *self._used}
 
     def _other_numbers(self) -> set[float]:
         """Return the other numbers with which a counter may be compared: numbers and keys in the state, lengths and
@@ -217,6 +222,20 @@ def first_departing(try_ahead: Callable[[int], bool | None], time_left: TimeLeft
         else:
             high, as_before = ahead, result
     return None
+
+
+@functools.cache
+def _compared_in(code: CodeType) -> frozenset[float]:
+    """Return the constants with which a function compares values, or by which it divides them: `n >= 750`, `n % 100`,
+    `n // 1000`."""
+    found: set[float] = set()
+    constant: object = None
+    for instruction in dis.get_instructions(code):
+        decides = instruction.opname in _DECIDES or instruction.argrepr in ("%", "//")
+        if decides and _is_usual(constant):
+            found.add(constant)
+        constant = instruction.argval if instruction.opname in _CONSTANTS else None
+    return frozenset(found)
 
 
 def _changed(now: Mapping[str, object], *earlier: Mapping[str, object]) -> Iterator[str]:
