@@ -115,8 +115,9 @@ def test_what_a_refresh_does_in_the_150th_round_counts(prove: Prove) -> None:
 @pytest.mark.slow
 def test_refreshes_that_no_time_is_left_for_run_without_steps(prove: Prove) -> None:
     (report,) = prove([f"{TARGETS}/rounds.py:build_slow_with_late_scale"], "sim:0")
-    assert (report["verdict"], codes_of(report, "error")) == ("not-ready", ["GS704"])
+    assert (report["verdict"], codes_of(report, "error")) == ("not-ready", ["GS702"])
     assert probes_of(report)["replay"]["rounds"] < 130
+    assert probes_of(report)["replay"]["status"] == "fail"
 
 
 @pytest.mark.parametrize("device", [ON_GPU])
