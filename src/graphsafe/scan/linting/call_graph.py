@@ -9,6 +9,11 @@ from graphsafe.scan.roots.assumed_roots import DOUBTFUL
 from graphsafe.scan.sources.node_memo import memoize_method
 
 
+def root_of(chain: Sequence[Edge], ref: str) -> str:
+    """Return the function at which a chain of calls to a function begins."""
+    return chain[0].caller if chain else ref
+
+
 class CallGraph:
     """The roots of a record, and the calls that lead from them to other hot functions."""
 

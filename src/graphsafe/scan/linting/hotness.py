@@ -14,7 +14,7 @@ from pathlib import Path
 
 from graphsafe.errors import RequestError
 from graphsafe.scan.domain.record import Edge, Record
-from graphsafe.scan.linting.call_graph import CallGraph
+from graphsafe.scan.linting.call_graph import CallGraph, root_of
 from graphsafe.scan.roots.factories import factories_of
 from graphsafe.scan.roots.hot_roots import HotnessRules
 from graphsafe.scan.sources.source import Unreadable, parse_source
@@ -114,7 +114,7 @@ def hotness_of(
         ref, reported = definition.ref, definition.path in given
         if ref in chains:
             chain = chains[ref]
-            root = chain[0].caller if chain else ref
+            root = root_of(chain, ref)
             why, further = record.roots[root], counts[ref] - 1
             found.append(Hotness(definition, reported, _placed(project, root), why, chain, further))
             continue

@@ -21,7 +21,7 @@ from graphsafe.scan.domain.events import Event, plainness
 from graphsafe.scan.domain.record import COMPILED, TARGET, Edge, Place, Record
 from graphsafe.scan.hazards import copy_streams
 from graphsafe.scan.linting import declared_support
-from graphsafe.scan.linting.call_graph import CallGraph
+from graphsafe.scan.linting.call_graph import CallGraph, root_of
 from graphsafe.scan.linting.regions import Regions
 from graphsafe.scan.linting.selection import Selection
 from graphsafe.scan.linting.unnamed import UnnamedCode
@@ -233,7 +233,7 @@ class Linter:
         if around is not None and level == "error":
             level = "warning"
         chain = regions.chain_to(place)
-        root = chain[0].caller if chain else ref
+        root = root_of(chain, ref)
         if root in self._record.roots:
             data["root"] = self._record.roots[root] + self._doubts.get(ref, "")
         line, column, end_line, end_column = event.span

@@ -12,7 +12,7 @@ from functools import cached_property
 from graphsafe.report.model import Region
 from graphsafe.scan.domain.record import AROUND_GRAPHS, HANDED, LOOP, WRAPPED, Edge, Place, Record
 from graphsafe.scan.hazards.graph_syntax import LOOPS, captures_in, is_plain_replay, is_replay, own_nodes
-from graphsafe.scan.linting.call_graph import CallGraph
+from graphsafe.scan.linting.call_graph import CallGraph, root_of
 from graphsafe.scan.roots.assumed_roots import (
     BY_FORM,
     CALLABLE,
@@ -155,7 +155,7 @@ class Regions:
         if leading is None:
             return self._chains.get(place.ref, ())
         if leading.chain is not None:
-            root = leading.chain[0].caller if leading.chain else place.ref
+            root = root_of(leading.chain, place.ref)
             if self._calls.is_certain(root) or (
                 root in self._calls.roots and not any(map(self._calls.is_certain, leading.begun))
             ):
@@ -182,8 +182,8 @@ class Regions:
         return known
 
     def _begins_in_graph(self, place: Place, chain: Sequence[Edge]) -> bool:
-        caller, line = (chain[0].caller, chain[0].line) if chain else (place.ref, place.span[0])
-        return caller in self._begun or self._in_block(caller, line)
+        root, line = root_of(chain, place.ref), chain[0].line if chain else place.span[0]
+        return root in self._begun or self._in_block(root, line)
 
     @cached_property
     def _from_captures(self) -> Mapping[str, Sequence[Edge]]:

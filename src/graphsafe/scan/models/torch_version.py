@@ -10,6 +10,7 @@ import ast
 import re
 from typing import Literal
 
+from graphsafe.scan.domain.naming import last_name
 from graphsafe.scan.domain.values import Number, number
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
@@ -21,6 +22,8 @@ _Form = Literal["text", "fields", "parsed", "major"]
 """How an expression gives the version: as text, as the fields of the text, as something that compares like a version,
 or as the first number only."""
 _PARSERS = frozenset("parse Version LooseVersion StrictVersion parse_version digit_version".split())
+_PARTS: dict[str, _Form] = {"release": "parsed", "major": "major", "base_version": "text", "public": "text"}
+"The forms of a parsed version's attributes."
 _MAX_DEPTH = 4
 "The largest number of global names that are followed."
 _AT_LEAST = re.compile(r"torch_?(version)?_?(at_least|greater_(or_)?equal(_than)?|geq?)_v?(\d+)_(\d+)(_\d+)?$", re.I)
@@ -69,7 +72,7 @@ def _may_be_version(node: ast.expr) -> bool:
 @memoize_on_node
 def _bound(node: ast.expr) -> tuple[int, ...] | None:
     """Return the constant with which a version is compared: (1, 8) for `"1.8"`, `version.parse("1.8")` and `(1, 8)`."""
-    if isinstance(node, ast.Call) and len(node.args) == 1 and (dotted(node.func) or "").split(".")[-1] in _PARSERS:
+    if isinstance(node, ast.Call) and len(node.args) == 1 and last_name(node.func) in _PARSERS:
         node = node.args[0]
     if isinstance(node, (ast.Tuple, ast.List)):
         fields = [one.value for one in node.elts if isinstance(one, ast.Constant) and type(one.value) is int]
@@ -89,21 +92,16 @@ def _form(frame: Frame, node: ast.expr, depth: int) -> _Form | None:
     match node:
         case ast.Name(id=name):
             return _form_of_global(frame, name, depth)
-        case ast.Attribute(value=owner, attr="release"):
-            return "parsed" if _form(frame, owner, depth) == "parsed" else None
-        case ast.Attribute(value=owner, attr="major"):
-            return "major" if _form(frame, owner, depth) == "parsed" else None
-        case ast.Attribute(value=owner, attr="base_version" | "public"):
-            return "text" if _form(frame, owner, depth) == "parsed" else None
+        case ast.Attribute(value=owner, attr=part) if part in _PARTS:
+            return _PARTS[part] if _form(frame, owner, depth) == "parsed" else None
         case ast.Call(func=ast.Attribute(value=text, attr="split"), args=[ast.Constant(value="."), *_]):
             return "fields" if _form(frame, text, depth) == "text" else None
         case ast.Subscript(
             value=ast.Call(func=ast.Attribute(value=text, attr="split"), args=[ast.Constant(value=separator), *_]),
             slice=ast.Constant(value=0),
-        ):
+        ) if separator != ".":
             # `torch.__version__.split("+")[0]` leaves out the build.
-            is_text = _form(frame, text, depth) == "text"
-            return ("major" if separator == "." else "text") if is_text else None
+            return "text" if _form(frame, text, depth) == "text" else None
         case ast.Subscript(value=fields, slice=ast.Slice(lower=None)):
             form = _form(frame, fields, depth)
             return form if form in ("fields", "parsed") else None
@@ -115,10 +113,10 @@ def _form(frame: Frame, node: ast.expr, depth: int) -> _Form | None:
             return "parsed" if _form_of_items(frame, node, depth) == "fields" else None
         case ast.Call(func=ast.Name(id="int"), args=[inner]):
             return "major" if _form(frame, inner, depth) == "major" else None
-        case ast.Call(func=function, args=[inner]) if (dotted(function) or "").split(".")[-1] in (*_PARSERS, "str"):
-            form = _form(frame, inner, depth)
-            is_parsed = (dotted(function) or "") != "str"
-            return ("parsed" if is_parsed else "text") if form in ("text", "parsed") else None
+        case ast.Call(func=ast.Name(id="str"), args=[inner]):
+            return "text" if _form(frame, inner, depth) in ("text", "parsed") else None
+        case ast.Call(func=function, args=[inner]) if last_name(function) in _PARSERS:
+            return "parsed" if _form(frame, inner, depth) in ("text", "parsed") else None
     return None
 
 

@@ -29,7 +29,7 @@ _RESIZING = frozenset(("view", "reshape", "expand"))
 
 SLICED, CONVERTED = "[:, …]", "type(torch.…)"
 """Special entries in `_Uses.names`: an index that no list or dict accepts (several dimensions, or a list), and a
-conversion to a type of torch."""
+conversion `x.type(torch.float32)`, which arrays lack."""
 
 
 @memoize_on_node
@@ -121,8 +121,10 @@ def _uses(function: ast.AST) -> Iterator[tuple[str, str | tuple[str, int]]]:
             yield read.value.id, read.attr
     for call in inside(function, ast.Call):
         yield from _arguments(call)
-        if _converts(call) and isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name):
-            yield call.func.value.id, CONVERTED
+        match call:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="type"), args=[given]):
+                if (dotted(given) or "").startswith("torch."):
+                    yield name, CONVERTED
     for product in inside(function, ast.BinOp):
         sides = (product.left, product.right) if isinstance(product.op, ast.MatMult) else ()
         yield from ((side.id, "__matmul__") for side in sides if isinstance(side, ast.Name))
@@ -169,12 +171,6 @@ def _selects_along(index: ast.expr) -> bool:
         return bool(index.elts) and all(map(_is_integer, index.elts))
     parts = index.elts if isinstance(index, ast.Tuple) else []
     return any(isinstance(p, ast.Slice) or (isinstance(p, ast.Constant) and p.value in (None, Ellipsis)) for p in parts)
-
-
-def _converts(call: ast.Call) -> bool:
-    """Return whether a call is `x.type(torch.float32)`. Arrays have no such method."""
-    is_type = isinstance(call.func, ast.Attribute) and call.func.attr == "type" and len(call.args) == 1
-    return is_type and (dotted(call.args[0]) or "").startswith("torch.")
 
 
 def _is_integer(node: ast.expr) -> bool:
