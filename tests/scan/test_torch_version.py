@@ -31,6 +31,7 @@ def lines(scan: Scan, test: str, before: str = "") -> list[str]:
     [
         'version.parse(torch.__version__) >= version.parse("1.8")',
         'version.parse(torch.__version__.split("+")[0]) > version.parse("2.5.1")',
+        'version.parse(torch.__version__) >= version.parse("2.6.0")',
         'digit_version(TORCH_VERSION) >= digit_version("1.8")',
         'torch.__version__ >= "1.8"',
         'not torch.__version__ < "1.8.0"',
@@ -64,6 +65,7 @@ def test_a_global_name_stands_for_the_version(scan: Scan) -> None:
     "test",
     [
         'version.parse(torch.__version__) >= version.parse("2.8")',
+        'version.parse(torch.__version__) >= version.parse("2.6.1")',
         'torch.__version__ >= "2.5"',
         'version.parse(np.__version__) >= version.parse("1.8")',
         'version.parse(torch.__version__) == version.parse("2.6")',

@@ -50,7 +50,7 @@ def compared(frame: Frame, node: ast.Compare) -> Number | None:
     if form == "text" and bound[0] > 1:
         # Texts are compared by character: "2.11" comes before "2.6".
         return None
-    oldest = OLDEST[: len(bound)]
+    oldest = (*OLDEST, 0)[: len(bound)]
     match node.ops[0]:
         case ast.GtE() if bound <= oldest:
             return number(True)
@@ -80,8 +80,8 @@ def _bound(node: ast.expr) -> tuple[int, ...] | None:
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return (node.value,)
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        found = re.match(r"(\d+)\.(\d+)", node.value)
-        return (int(found[1]), int(found[2])) if found is not None else None
+        found = re.match(r"\d+(\.\d+){1,2}", node.value)
+        return tuple(map(int, found[0].split("."))) if found is not None else None
     return None
 
 
