@@ -16,7 +16,7 @@ from graphsafe.capture.answers.probes import Fired, FiredEvents
 from graphsafe.capture.child.entropy import seeded_entropy
 from graphsafe.capture.child.probes.capture import Replays, replayed
 from graphsafe.capture.child.session import REPLAYS, Session, opened
-from graphsafe.capture.child.state import defined_at, moved_tensors, reachable_state
+from graphsafe.capture.child.state import ReachableState, defined_at, moved_tensors, reachable_state
 from graphsafe.capture.child.targets import TargetError, describe, users_code
 from graphsafe.capture.shared.job import Channel, Job
 from graphsafe.report.probes.replay import Check
@@ -33,8 +33,9 @@ def run(job: Job, channel: Channel) -> None:
         steps = replays.reference.events
         found: tuple[Fired, ...] = ()
         for number, name in in_turn(session):
-            before = reachable_state(session.subject).places()
-            held = _memory_of_state(session)
+            reach = reachable_state(session.subject)
+            before, held = reach.places(), _memory_of(session, reach)
+            del reach  # it would keep tensors alive that the event drops
             fire(session, number, name)
             after = reachable_state(session.subject).places()
             held.clear()
@@ -46,11 +47,11 @@ def run(job: Job, channel: Channel) -> None:
             channel.send(FiredEvents(found))
 
 
-def _memory_of_state(session: Session) -> list[torch.UntypedStorage]:
+def _memory_of(session: Session, reach: ReachableState) -> list[torch.UntypedStorage]:
     """Return the memory of the state, to be held while an event runs. An event that frees memory and allocates it again
     then gets other memory, as in a program that allocates something else in between. Without this, a caching allocator
     often returns the same memory. If the device has no room for both, return an empty list."""
-    on_device = filter(session.is_on_gpu, reachable_state(session.subject).tensors.values())
+    on_device = filter(session.is_on_gpu, reach.tensors.values())
     found = {one.data_ptr(): one for one in (tensor.untyped_storage() for tensor in on_device)}
     free = session.device.memory().free
     has_room = free is None or sum(one.nbytes() for one in found.values()) < free
