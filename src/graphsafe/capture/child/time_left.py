@@ -23,8 +23,12 @@ class TimeLeft:
         if there is time to double their number.
         """
         share = 2 - 1 / done if done and done == power_of_two(done) else 1
+        return done > 0 and share * max(self.used(), used) > 1
+
+    def used(self) -> float:
+        """Return the share of the time that is used; more than 1 if the time is over."""
         worked, waited = time.process_time() - self._worked, time.monotonic() - self._begun
-        return done > 0 and share * max(worked / self.cpu_seconds, waited / self.seconds, used) > 1
+        return max(worked / self.cpu_seconds, waited / self.seconds)
 
 
 def power_of_two(number: int) -> int:

@@ -9,19 +9,17 @@ changing.
 from __future__ import annotations
 
 import functools
-import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-import torch
-
 from graphsafe.capture.answers.probes import StateWrites
-from graphsafe.capture.child.compare import difference
 from graphsafe.capture.child.lines.clocks import A_DAY, LATER, clocks_ahead
 from graphsafe.capture.child.lines.operations import Operation, Unnamed, calls_of, name_of_path, texts_of
+from graphsafe.capture.child.probes import host_trials
 from graphsafe.capture.child.probes.counters import BEFORE, SETTLING_STEPS, Counters, Settled, around, first_departing
+from graphsafe.capture.child.probes.refresh_calls import RefreshCalls
 from graphsafe.capture.child.probes.step_ahead import EARLY, StepAhead
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import (
@@ -30,16 +28,12 @@ from graphsafe.capture.child.state import (
     call_reset,
     copies_of,
     generators_of,
-    inputs_of,
     reach_with_refresh,
-    tensors_in_arguments,
 )
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.time_left import TimeLeft, power_of_two
-from graphsafe.capture.child.vary import generator_for, proposals
-from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.shared.replaced import replaced
-from graphsafe.report.probes.horizon import USUAL_STEPS, Departure, Horizon, Under
+from graphsafe.report.probes.horizon import USUAL_STEPS, Departure, Horizon
 
 LATER_STEPS = 1024
 """This many further steps run if time allows, and if a refresh or host state may change Python's later decisions. See
@@ -50,6 +44,8 @@ _CPU_SECONDS_FREELY = 1.0
 "The limit of CPU time for steps that put no state back."
 _CPU_SECONDS_AHEAD = 4.0
 "The limit of CPU time for steps after jumps of counters."
+_CPU_SECONDS_CALLS = 3.0
+"The limit of CPU time for calls of the refresh alone, with the steps between them."
 _CLOCK_STEPS = 2
 _LATER_CLOCKS = (1.0, 3.0)
 "After this many seconds of CPU time, or of total time, no further clock settings are tried."
@@ -58,8 +54,6 @@ _MOST_PATHS = 64
 recorded. A step with more paths depends on a changing number."""
 _MANY_PATHS = 8
 "If steps take more new paths than this and no path repeats, rounds cannot test the paths that later steps will take."
-_MOST_PROPOSALS = 8
-_NOT_FINITE = frozenset(("nan", "inf", "-inf"))
 
 
 def run_further_steps(
@@ -94,7 +88,7 @@ class _Ahead(StepAhead):
         "The number of the step after which the counters were read."
 
     def run(self) -> Horizon:
-        session = self._session
+        session = self.session
         session.channel.phase("steps ahead")
         session.capture_path = True
         try:
@@ -121,38 +115,40 @@ class _Ahead(StepAhead):
             session.capture_path = False
 
     def _go_on(self) -> Horizon:
-        session = self._session
+        session = self.session
         early = Bindings(reach_with_refresh(session.subject))
         held, reason = self._further(_CPU_SECONDS)
         self._drifts = len(self._turns) > _MANY_PATHS and len(set(self._turns)) == len(self._turns)
-        if self._departure is None and self._may_go_on_freely(reason) and self._is_as_before(early):
+        if self.departure is None and self._may_go_on_freely(reason) and self._is_as_before(early):
             with replaced((self, "_put_back", {})):
                 freely, failure = self._further(_CPU_SECONDS_FREELY)
             if reason is not None and freely > held:
                 held, reason = freely, failure
         # All ranks end here together: a rank that went on would wait for the others in its next collective.
-        if session.ranks.any(self._departure is not None):
+        if session.ranks.any(self.departure is not None):
             return self._departed(held)
         if reason is not None and (session.ranks.size > 1 or not self._works_from(early)):
             return self._ended(held, reason)
         if reason is None and session.ranks.size == 1 and not self._count(early):
             return self._departed(held)
-        self._under = "clocks a day later"
+        self.under = "clocks a day later"
         with clocks_ahead(A_DAY) as shift:
             for at, shift.seconds in enumerate((*[A_DAY] * _CLOCK_STEPS, *LATER)):
                 if session.ranks.any(at >= _CLOCK_STEPS and shift.is_over(*_LATER_CLOCKS)):
                     break
-                self._one_more_step()
-                if session.ranks.any(self._departure is not None) and not self._is_known_path():
+                self.one_more_step()
+                if session.ranks.any(self.departure is not None) and not self.is_known_path():
                     return self._departed(held)
         if session.ranks.size == 1:
-            self._change_files()
-            self._draw_rarely()
-            if self._departure is None:
-                self._change_host_values()
-            if self._departure is None:
+            host_trials.change_files(self)
+            host_trials.draw_rarely(self)
+            if self.departure is None:
+                host_trials.change_host_values(self)
+            if self.departure is None:
                 self._jump()
-        if self._departure is not None:
+            if self.departure is None:
+                self._call_refresh()
+        if self.departure is not None:
             return self._departed(held)
         # The number of steps that fit into the time differs from run to run, but the number in the report should not
         # differ.
@@ -164,88 +160,95 @@ class _Ahead(StepAhead):
         time_left, held, reset_at = TimeLeft(cpu_seconds, _SECONDS), 0, -1
         self._turns = []
         for number in range(1, self._most + 1):
-            if self._session.ranks.any(time_left.is_over(held)):
+            if self.session.ranks.any(time_left.is_over(held)):
                 break
-            self._number = number
+            self.number = number
             try:
                 self._compared_step()
             except TargetError as error:
                 # An index ran beyond its buffer. A real program would have reset the index earlier.
-                self._departure = None
+                self.departure = None
                 # With several ranks, the other ranks would go on without a reset.
-                can_go_on = number != reset_at + 1 and self._session.ranks.size == 1
-                if not can_go_on or not call_reset(self._session.subject):
+                can_go_on = number != reset_at + 1 and self.session.ranks.size == 1
+                if not can_go_on or not call_reset(self.session.subject):
                     return held, f"step {number} ahead failed: {error.line}"
                 reset_at = number
                 continue
-            path = () if self._departure is None else tuple(self._path)
-            if self._session.ranks.any(self._departure is not None) and not self._takes_other_path():
+            path = () if self.departure is None else tuple(self._path)
+            if self.session.ranks.any(self.departure is not None) and not self._takes_other_path():
                 break
             if path not in self._turns[-1:]:
                 self._turns.append(path)
             held = number
             if number == SETTLING_STEPS:
-                self._settled = Settled.after(self._session, reach_with_refresh(self._session.subject), number)
+                self._settled = Settled.after(self.session, reach_with_refresh(self.session.subject), number)
         return held, None
-
-    def _one_more_step(self) -> bool:
-        """Run one more step, and return whether it succeeds. If it fails, a difference before the error proves nothing:
-        values that were changed for this step may be illegal."""
-        self._number += 1
-        try:
-            self._compared_step()
-        except TargetError:
-            self._departure = None
-            return False
-        return True
 
     def _count(self, early: Bindings) -> bool:
         """Run one more step to see which numbers it changes. Return False if this step departs from known paths."""
-        counters = Counters(self._session, early.reach, self._number, self._settled)
+        counters = Counters(self.session, early.reach, self.number, self._settled)
         with counters.watched():
-            is_done = self._one_more_step()
+            is_done = self.one_more_step()
         if not is_done:
             return True
-        if self._departure is not None and not self._takes_other_path():
+        if self.departure is not None and not self._takes_other_path():
             return False
         with suppress(StateError):
             self._changing = counters.look()
-            self._counters, self._last = counters, self._number
+            self._counters, self._last = counters, self.number
         return True
 
     def _jump(self) -> None:
         """Move counters forward to values at which Python may decide differently, and run steps from there."""
-        if not self._counters or self._most <= USUAL_STEPS or not self._works():
+        if not self._counters or self._most <= USUAL_STEPS or not self.works():
             return
-        self._under, time_left = "further steps", TimeLeft(_CPU_SECONDS_AHEAD, _SECONDS)
+        self.under, time_left = "further steps", TimeLeft(_CPU_SECONDS_AHEAD, _SECONDS)
         counters = self._counters
         try:
             end = math.inf
             for done, steps in enumerate(counters.jumps()):
                 self.is_cut = time_left.is_over(done)
-                if self.is_cut or self._departure is not None:
+                if self.is_cut or self.departure is not None:
                     return
                 if steps.start < end and not self._holds_after_jump(counters, steps):
                     end = steps.start
-            if self._departure is None:
+            if self.departure is None:
                 far = first_departing(functools.partial(self._try_ahead, counters), time_left)
                 if far is not None and far < end:
                     self._holds_after_jump(counters, around(far))
         except (StateError, TargetError, RuntimeError):
-            self._departure = None  # a counter came to its end, or other state does not agree with the counters
+            self.departure = None  # a counter came to its end, or other state does not agree with the counters
         finally:
             with suppress(StateError):
                 self._counters.set_ahead(0)
+
+    def _call_refresh(self) -> None:
+        """Call the refresh without steps, and run a step after each call that changes the host in a new way."""
+        if self.session.subject.refresh is None or self._most <= USUAL_STEPS or not self.works():
+            return
+        self.under, self.number = "further steps", self._last or self.number
+        # Calls lead on from the current state only if the jumps before have left nothing behind.
+        if not self.one_more_step() or (self.departure is not None and not self.is_known_path()):
+            self.departure = None
+            return
+        self.is_prepared, calls = True, RefreshCalls(self.session, self.number)
+        try:
+            for self.number in calls.changes(TimeLeft(_CPU_SECONDS_CALLS, _SECONDS)):
+                self._compared_step()
+                if self.departure is not None and not self.is_known_path():
+                    return
+        except (TargetError, RuntimeError):
+            self.departure = None  # the data came to their end, or a position is beyond its buffer
 
     def _try_ahead(self, counters: Counters, ahead: int) -> bool | None:
         """Run the step after `ahead` more steps. Return whether the step's path is known. Return None if the step
         cannot be reached."""
         counters.set_ahead(ahead)
-        self._number = self._last + ahead
-        if not self._one_more_step():
+        self.number = self._last + ahead
+        if not self.one_more_step():
             return None
-        is_known = self._departure is None or self._is_known_path()
-        self._departure = None
+        is_known = self.departure is None or self.is_known_path()
+        self.departure = None
         return is_known if counters.are_ahead(ahead + 1) else None
 
     def _holds_after_jump(self, counters: Counters, steps: range) -> bool:
@@ -253,12 +256,12 @@ class _Ahead(StepAhead):
         other state then does not agree with the counters."""
         counters.set_ahead(steps.start)
         for ahead in steps:
-            self._number = self._last + ahead
-            if not self._one_more_step():  # a position is beyond its buffer
+            self.number = self._last + ahead
+            if not self.one_more_step():  # a position is beyond its buffer
                 return False
-            if self._departure is not None and not self._is_known_path():
+            if self.departure is not None and not self.is_known_path():
                 if steps.start > 0 and ahead < steps.start + BEFORE:
-                    self._departure = None
+                    self.departure = None
                 return False
             if not counters.are_ahead(ahead + 1):  # the step or its refresh sets the counter back
                 return False
@@ -269,7 +272,7 @@ class _Ahead(StepAhead):
         series runs after a failure: the refresh may have failed only because counts of the steps were put back. It also
         runs on a simulated device, because the refresh may take another path that depends on such a count. On a GPU,
         continued rounds show such a path."""
-        session = self._session
+        session = self.session
         if session.ranks.size > 1 or not self._put_back:
             return False
         is_predicted = session.device.evidence == "predicted" and session.subject.refresh is not None
@@ -282,41 +285,34 @@ class _Ahead(StepAhead):
         except StateError:
             return False
         for path, values in self._put_back.items():
-            self._session.device.store(self._alive[path], values)
-        return self._works()
+            self.session.device.store(self._alive[path], values)
+        return self.works()
 
     def _works_from(self, early: Bindings) -> bool:
         """After a step has failed, put back the host state of the first steps. Clocks and values on the host can then
         still be changed for trials. Return whether the step does the same as before."""
-        if self._session.subject.refresh is not None:
-            self._number = EARLY  # the refresh may have come to the end of its data
+        if self.session.subject.refresh is not None:
+            self.number = EARLY  # the refresh may have come to the end of its data
         try:
             early.put_back()
-            return self._works() and self._one_more_step() and self._departure is None
+            return self.works() and self.one_more_step() and self.departure is None
         except StateError:
             return False
         finally:
-            self._departure = None
+            self.departure = None
 
     def _takes_other_path(self) -> bool:
         """Return whether the current step differs from the captured step only in the operations that run. Rounds of the
         refresh can then show whether both steps compute the same. Rounds cannot test a step that uses other memory: the
         memory of the capture may have been freed and may still hold the same values."""
-        departure, session = self._departure, self._session
+        departure, session = self.departure, self.session
         known = texts_of(operation for operation, _ in self._expected)
         if departure is None or departure.what == "memory" or not texts_of(self._path) <= known:
             return False
         if session.subject.refresh is None or session.ranks.size > 1 or len(self._paths) >= _MOST_PATHS:
             return False
         self._paths.setdefault(tuple(self._path), departure)
-        self._departure = None
-        return True
-
-    def _is_known_path(self) -> bool:
-        """Return whether a further step took the current step's path before. The departure is then forgotten."""
-        if tuple(self._path) not in self._paths:
-            return False
-        self._departure = None
+        self.departure = None
         return True
 
     def _ended(self, held: int, reason: str | None = None) -> Horizon:
@@ -335,66 +331,9 @@ class _Ahead(StepAhead):
         )
 
     def _departed(self, held: int) -> Horizon:
-        if self._departure is None:
+        if self.departure is None:
             return Horizon("pass", "another rank's step differs from its capture, so no further steps run", steps=held)
         paths, varying = self._other_paths(), tuple(sorted(self._may_vary))
-        first, last = (*paths, self._departure)[0], self._departure
+        first, last = (*paths, self.departure)[0], self.departure
         steps = min(held, first.step - 1)
         return Horizon("fail", steps=steps, departure=first, paths=paths, last=last, varying=varying)
-
-    def _change_files(self) -> None:
-        """Change numbers that the step reads from files. Leave out each file whose numbers do not change the step."""
-        for path, variations in self.files.variations():
-            is_steady = True
-            for varied in variations:
-                with varied():
-                    is_steady = self._one_more_step() and is_steady
-                is_steady = is_steady and (self._departure is None or self._is_known_path())
-                self._departure = None
-            if is_steady:
-                self.files.leave_out(path)
-
-    def _draw_rarely(self) -> None:
-        """Let the host draw its lowest and its highest numbers, because of tests such as `random.random() < 0.001`."""
-        self._under = "rare random numbers on the host"
-        for self._session.highest_draws in (False, True):
-            if self._one_more_step() and self._departure is not None and not self._is_known_path():
-                break
-        self._session.highest_draws = None
-
-    def _change_host_values(self) -> None:
-        """Change inputs on the host, and host memory into which the step's device operations write."""
-        self._change("other inputs on the host", self._unvaried_host_inputs())
-        if self._departure is None:
-            self._change("other values in host memory", {str(at): one for at, one in enumerate(self._host_written)})
-
-    def _unvaried_host_inputs(self) -> dict[str, torch.Tensor]:
-        """Return the inputs on the host. If there is a refresh, return only arguments that the refresh has not
-        changed."""
-        subject = self._session.subject
-        # Objects of the user's own classes may hold settings of a request, so host tensors in them are changed too. If
-        # there is a refresh, they are not changed, because the refresh may keep a counter in such an object.
-        if subject.refresh is None:
-            return self._session.on_host(tensors_in_arguments(subject, in_objects=True))
-        given, on_host = self._host_inputs, self._session.on_host(inputs_of(subject))
-        return {path: one for path, one in on_host.items() if path in given and difference(one, given[path]).equal}
-
-    def _change(self, under: Under, tensors: Mapping[str, torch.Tensor]) -> None:
-        self._under = under
-        for path, tensor in tensors.items():
-            original = self._session.device.to_host(tensor)
-            with outside_modes():
-                generator = generator_for(path)
-                proposed = list(itertools.islice(proposals(original, generator, far=True), _MOST_PROPOSALS))
-            for new in proposed:
-                self._given = {path: (tensor, new)}
-                if not self._one_more_step() and not self._works():
-                    return
-                if self._departure is not None and self._is_known_path():
-                    continue
-                if self._departure is not None and self._departure.after in _NOT_FINITE:
-                    self._departure = None  # these values were illegal too, for example shares of a sum that is zero
-                if self._departure is not None:
-                    return
-            self._given = {}
-            self._session.device.store(tensor, original)

@@ -13,6 +13,7 @@ from graphsafe.capture.child.lines.operations import Operation, OperationsSeen, 
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import inputs_of, reachable_state, tensors_kept_by
 from graphsafe.capture.child.state.generators import share_state
+from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.capture.shared.places import at_line, path_of
@@ -35,7 +36,7 @@ class StepAhead:
     """The recorded step, and a further step. All steps put the same device state back first."""
 
     def __init__(self, session: Session, is_excluded: Callable[[], bool]) -> None:
-        self._session = session
+        self.session = session
         self._is_excluded = is_excluded
         self._alive: dict[str, torch.Tensor] = {}
         "The tensors on the device that the step reaches."
@@ -53,23 +54,25 @@ class StepAhead:
         self._may_vary: set[int] = set()
         "Indices of operations whose numbers or memory changed in the first steps."
         self._at = 0
-        self._departure: Departure | None = None
+        self.departure: Departure | None = None
         self._path: list[Operation] = []
         "The operations of the current step."
         self._paths: dict[tuple[Operation, ...], Departure] = {}
         "A path of a further step, if it is not the captured one -> its first departure from the captured path."
-        self._number = 0
-        self._under: Under = "further steps"
+        self.number = 0
+        self.under: Under = "further steps"
+        self.is_prepared = False
+        "Whether the refresh has already prepared the next step."
         self._put_back: dict[str, torch.Tensor] = {}
-        self._given: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+        self.given: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
         "Path -> a host tensor, and the values that are put into it before a step."
         given = inputs_of(session.subject) if session.subject.refresh is not None else {}
-        self._host_inputs = {path: one.detach().clone() for path, one in session.on_host(given).items()}
+        self.host_inputs = {path: one.detach().clone() for path, one in session.on_host(given).items()}
         "The first values of the arguments on the host, if there is a refresh."
         self._unnamed = Unnamed()
         self._random_source = session.device.random_source()
         "The random state that a capture registers."
-        self._host_written: list[torch.Tensor] = []
+        self.host_written: list[torch.Tensor] = []
         "Host memory that device operations of the last step wrote."
         self.files = FilesSeen()
         self._seen: OperationsSeen | None = None
@@ -78,13 +81,13 @@ class StepAhead:
         "Address -> host memory that the recorded step copied to the device, with the operation and its place."
 
     def _read_state(self) -> None:
-        reach = reachable_state(self._session.subject)
+        reach = reachable_state(self.session.subject)
         cached = {
             f"{path}[{at}]": tensor
             for path, (cache, _) in reach.caches.items()
             for at, tensor in enumerate(tensors_kept_by(cache))
         }
-        device = self._session.device
+        device = self.session.device
         with outside_modes():
             self._alive = {path: one.detach() for path, one in reach.tensors.items() if device.is_on_device(one)}
             self._kept = {**reach.tensors, **cached}
@@ -92,47 +95,66 @@ class StepAhead:
             self._lasting = {address_of(tensor): path for path, tensor in reversed(self._kept.items())}
         self._lasting.pop(0, None)
 
-    def _works(self) -> bool:
+    def works(self) -> bool:
         """Return whether the device still works. After a failed assertion in a kernel, a device cannot be used any
         more."""
         try:
-            self._session.device.synchronize()
+            self.session.device.synchronize()
         except RuntimeError:
             return False
         return True
 
+    def one_more_step(self) -> bool:
+        """Run one more step, and return whether it succeeds. If it fails, a difference before the error proves nothing:
+        values that were changed for this step may be illegal."""
+        self.number += 1
+        try:
+            self._compared_step()
+        except TargetError:
+            self.departure = None
+            return False
+        return True
+
+    def is_known_path(self) -> bool:
+        """Return whether a further step took the current step's path before. The departure is then forgotten."""
+        if tuple(self._path) not in self._paths:
+            return False
+        self.departure = None
+        return True
+
     def _compared_step(self) -> None:
         for path, values in self._put_back.items():
-            self._session.device.store(self._alive[path], values)
+            self.session.device.store(self._alive[path], values)
         self._at, self._path = 0, []
         found = self._step(self._compare)
-        if self._departure is None and self._at < len(self._expected):
+        if self.departure is None and self._at < len(self._expected):
             missing, place = self._expected[self._at]
             self._depart("count", missing.name, f"{len(self._expected)} operations", f"{self._at} operations", place)
         for address, (source, op, place) in self._sources.items():
-            if self._departure is None and not difference(found[address], source).equal:
+            if self.departure is None and not difference(found[address], source).equal:
                 self._depart("memory", op, _LEFT_ALONE, _WRITTEN, place)
 
     def _step(self, sink: Callable[[Operation], None]) -> Mapping[int, torch.Tensor]:
         """Run a step. Return the values that host memory had before the step, for memory from which the step copies."""
-        session = self._session
+        session = self.session
         # Without a refresh, the inputs of round 1 are used each time, because other values of inputs would not change
         # the path of a step here. A refresh may act differently in a later round.
-        round_of_inputs = 1 if session.subject.refresh is None else max(self._number, 1)
-        session.put_inputs(round_of_inputs, seed=_SEED + self._number)
-        for tensor, values in self._given.values():
+        round_of_inputs = 1 if session.subject.refresh is None else max(self.number, 1)
+        if not self.is_prepared:
+            session.put_inputs(round_of_inputs, seed=_SEED + self.number)
+        for tensor, values in self.given.values():
             session.device.store(tensor, values)
-        if not self._number:
+        if not self.number:
             self._found = self._found_now()
         with outside_modes():
             found = {address: source.clone() for address, (source, *_) in self._sources.items()}
         is_same = share_state(self._random_source, session.device.random_source())
         source = "the default generator's state" if is_same else "another state of the default generator"
-        operations = OperationsSeen(sink, self._lasting, self._session.is_on_gpu, source, self._unnamed)
+        operations = OperationsSeen(sink, self._lasting, self.session.is_on_gpu, source, self._unnamed)
         with self.files.step(), operations as seen:
             self._seen = seen
             session.path_step()
-        self._host_written = list(seen.host_written.values())
+        self.host_written = list(seen.host_written.values())
         for address in seen.host_written:
             self._sources.pop(address, None)  # the device writes this memory, so a replay writes it too
         return found
@@ -153,7 +175,7 @@ class StepAhead:
         """Return the paths of the tensors that an earlier step left. Tensors that the refresh has replaced are left
         out."""
         with outside_modes():
-            now = {path: address_of(one) for path, one in reachable_state(self._session.subject).tensors.items()}
+            now = {path: address_of(one) for path, one in reachable_state(self.session.subject).tensors.items()}
             return [path for path, one in self._alive.items() if now.get(path) == address_of(one)]
 
     def unread(self) -> list[str]:
@@ -171,7 +193,7 @@ class StepAhead:
             return
         at, self._at = self._at, self._at + 1
         self._path.append(replace(operation, numbers=(), memory=()) if at in self._may_vary else operation)
-        if self._departure is not None:
+        if self.departure is not None:
             return
         if at >= len(self._expected):
             some, more = f"{len(self._expected)} operations", "more operations"
@@ -182,7 +204,7 @@ class StepAhead:
         if aspect is None:
             return
         if aspect in ("number", "memory"):
-            if self._number <= EARLY and self._under == "further steps":
+            if self.number <= EARLY and self.under == "further steps":
                 self._may_vary.add(at)
             if at in self._may_vary:
                 return
@@ -194,4 +216,4 @@ class StepAhead:
         self._depart(aspect, operation.name, before, after, place)
 
     def _depart(self, what: Aspect, op: str, before: str, after: str, place: Place) -> None:
-        self._departure = Departure(self._number, self._under, what, op, before, after, *place)
+        self.departure = Departure(self.number, self.under, what, op, before, after, *place)

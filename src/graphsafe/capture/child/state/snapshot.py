@@ -69,7 +69,8 @@ _VALUE_BYTES = 4 << 30
 
 
 class Bindings:
-    """The content of containers, the state of host generators, and the tensor objects without their values."""
+    """The content of containers, the state of host generators, and the tensor objects without their values, but with
+    their `requires_grad`."""
 
     def __init__(self, reach: ReachableState, clear_caches: bool = False) -> None:
         """Read the bindings. The content of an `lru_cache` cannot be put back; the cache can only be cleared, if
@@ -81,6 +82,9 @@ class Bindings:
             if clear_caches or type(container) is not functools._lru_cache_wrapper
         ]
         self._generators = {path: generators.state_of(found) for path, found in reach.host_generators.items()}
+        with outside_modes():
+            self._leaves = [(one, one.requires_grad) for one in reach.tensors.values() if one.is_leaf]
+        "The tensors that code may freeze or unfreeze, with their current `requires_grad`."
         self.refused: set[str] = set()
         "The reasons why containers could not be put back, such as an iterator at its end."
         self.keeps_results = False
@@ -106,6 +110,12 @@ class Bindings:
                 put_back_host(self.reach, path, value)
         for path, state in self._generators.items():
             generators.set_state(self.reach.host_generators[path], state)
+        with outside_modes():
+            for tensor, is_trained in self._leaves:
+                if tensor.is_leaf and tensor.requires_grad is not is_trained:
+                    tensor.requires_grad_(is_trained)
+                    if not is_trained:
+                        tensor.grad = None  # the walk reads the gradients of trained tensors only
 
     def put_back_container(self, path: str) -> None:
         """Put back the elements of one list, dict or set. Raises StateError if the container refuses."""

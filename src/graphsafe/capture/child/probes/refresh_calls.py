@@ -1,0 +1,106 @@
+"""Calls a target's refresh without steps, and finds the calls that change the host in a new way.
+
+A program that replays a graph runs the refresh and the graph, but not the Python code of the step. So calls of the
+refresh alone lead the host to states that the program reaches, in a small part of the time that steps would take. This
+shows decisions that come late: after an epoch, at a rare random number, or at a later element of an iterator.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from graphsafe.capture.child.entropy import seeded_entropy
+from graphsafe.capture.child.session import Session
+from graphsafe.capture.child.state import defined_at, held_at, reachable_state
+from graphsafe.capture.child.state.values import SCALARS
+from graphsafe.capture.child.targets import users_code
+from graphsafe.capture.child.time_left import TimeLeft
+from graphsafe.capture.device.modes import outside_modes
+
+_MOST_CALLS = 20_000
+_LEARNING = 64
+"In this many first calls, values are only learnt."
+_MANY = 16
+"A value that differs this often in these calls is a counter. `counters.py` covers counters."
+_MOST_CHANGES = 64
+"A value that differs more often than this is no longer watched."
+_MOST_BYTES = 2**30
+"The calls end if they need this much more memory, because the refresh may fill a queue that steps empty."
+
+
+class RefreshCalls:
+    def __init__(self, session: Session, number: int) -> None:
+        """`number` is the number of the last step."""
+        self._session = session
+        self._number = number
+        reach = reachable_state(session.subject)
+        places = ((path, reach.owners.get(path)) for path in (*reach.values, *reach.tensors))
+        self._watched = {
+            path: (*place, set[Any]())
+            for path, place in places
+            if place is not None and not issubclass(type(place[0]), tuple)
+        }
+        "Path of a host value or a tensor -> its container and key, and the values that it had."
+        self._bytes = _most_memory()
+
+    def changes(self, time_left: TimeLeft) -> Iterator[int]:
+        """Call the refresh again and again. After each call that changes the host in a new way, yield the number of the
+        step that the call prepares. Also yield each number of calls that is a power of two, because not all state on
+        the host can be watched. Raises TargetError if a call fails."""
+        self._session.seed(self._number)
+        done = 0
+        while (more := self._calls_to_change(done, time_left)) is not None:
+            done = more
+            yield self._number + done
+
+    def _calls_to_change(self, done: int, time_left: TimeLeft) -> int | None:
+        """Return the number of calls after which the next step should run, after the first `done` calls. Return None if
+        the calls end."""
+        subject = self._session.subject
+        assert subject.refresh is not None
+        with users_code("step", "refresh failed", defined_at(subject.refresh)), seeded_entropy(done):
+            for calls in range(done + 1, _MOST_CALLS + 1):
+                if time_left.used() > 1 or _most_memory() - self._bytes > _MOST_BYTES:
+                    break
+                subject.refresh(subject.args, subject.kwargs, self._number + calls)
+                is_new = self._is_new(_MANY if calls <= _LEARNING else _MOST_CHANGES)
+                if (is_new and calls > _LEARNING) or calls & (calls - 1) == 0:
+                    return calls
+        return None
+
+    def _is_new(self, most: int) -> bool:
+        """Read all watched values. Return whether one has a value that it never had before. Values that have had more
+        than `most` values are no longer watched."""
+        is_new, restless = False, []
+        with outside_modes():
+            for path, (container, key, known) in self._watched.items():
+                value = _told_apart(held_at(container, key))
+                if value not in known:
+                    known.add(value)
+                    is_new = True
+                    if len(known) > most:
+                        restless.append(path)
+        for path in restless:
+            del self._watched[path]
+        return is_new
+
+
+def _told_apart(value: Any) -> Any:
+    """Return what Python's code may ask of a value without reading its elements: a number or a string itself, the
+    properties of a tensor, the class of any other object."""
+    if type(value) in SCALARS:
+        return type(value), value
+    if isinstance(value, torch.Tensor):
+        return value.requires_grad, value.dtype, tuple(value.shape)
+    return type(value)
+
+
+def _most_memory() -> int:
+    """Return the largest amount of memory that this process has used, in bytes."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
