@@ -39,10 +39,10 @@ HOWS: Mapping[str, frozenset[str]] = {
         "StreamOp": "synchronize query elapsed-time barrier no-stream no-warmup unjoined foreign-stream literal-device "
         "swallowed capturing-branch autocast-around wait-between-graphs never-replayed same-inputs "
         "captured-again kept-alone made-late waits-for-itself discarded",
-        "AttrWrite": "lazy-init host-state rebound swapped cached output-kept not-replayed derived input-rebound "
-        "partial-refresh not-refreshed copied-once weights-rebound grads-dropped freed rate-changed number-changed "
-        "counted begun-in-capture adopted key-lacks made-twice refilled host-refilled read-early given-early "
-        "taken-early narrowed optimizer rate-decay declared over-declared under-declared "
+        "AttrWrite": "lazy-init host-state rebound swapped cached output-kept output-awaited not-replayed derived "
+        "input-rebound partial-refresh not-refreshed copied-once weights-rebound grads-dropped freed rate-changed "
+        "number-changed counted begun-in-capture adopted key-lacks made-twice refilled host-refilled read-early "
+        "given-early taken-early narrowed optimizer rate-decay declared over-declared under-declared "
         "buckets departed late pooled rate by-call",  # this line comes only from capture
     }.items()
 }

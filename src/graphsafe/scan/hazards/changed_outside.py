@@ -181,10 +181,15 @@ def _switches(table: GraphTensors, name: str, call: ast.Call) -> bool:
 
 @memoize_on_node
 def turned_over(function: Function) -> Mapping[str, str]:
-    """Map loop variables to modules. The loops visit the parameters, buffers or parts of these modules. `for p in
-    self.net.parameters():` maps `p` to `self.net`."""
+    """Map variables to modules. The variables stand for parameters, buffers or parts of these modules. `for p in
+    self.net.parameters():` maps `p` to `self.net`, and `layer = self.layers[n]` maps `layer` to `self.layers`."""
     made = {place(node.targets[0]): node.value for node in own(function, ast.Assign)}
-    return {
+    parts = {
+        name: text
+        for name, value in made.items()
+        if name is not None and "." not in name and (text := _holder(value)).startswith("self.")
+    }
+    return parts | {
         name.id: holder
         for loop in own(function, ast.For)
         for target, walked in _walks(loop.target, made.get(place(loop.iter) or "", loop.iter))
@@ -193,6 +198,14 @@ def turned_over(function: Function) -> Mapping[str, str]:
         for name in elements(target)
         if isinstance(name, ast.Name)
     }
+
+
+def _holder(value: ast.expr) -> str:
+    """Return the object of which an expression is a part: `self.net.layers` for `self.net.layers[n]`, and `self.net`
+    for `self.net.head`."""
+    while isinstance(value, ast.Subscript):
+        value = value.value
+    return dotted(value) or ""
 
 
 def _walks(target: ast.expr, walked: ast.expr) -> Iterator[tuple[ast.expr, ast.Call]]:

@@ -158,10 +158,12 @@ def run_together(node: ast.AST, later: ast.AST, parents: Mapping[ast.AST, ast.AS
 
 
 def runs_beside(tree: ast.Module, method: str, replaying: Set[str]) -> bool:
-    """Return whether one loop of the file calls both this method and a replaying method."""
+    """Return whether one loop of the file calls both this method and a replaying method. The loop may call the method
+    through another function."""
     loops = [node for node in ast.walk(tree) if isinstance(node, LOOPS)]
     called = [{called_name(call) for call in calls_in(loop.body)} for loop in loops]
-    return any(method in names and not replaying.isdisjoint(names) for names in called)
+    leading = {method, *(node.name for node in functions_in(tree) if method in map(called_name, own(node, ast.Call)))}
+    return any(not (leading - replaying).isdisjoint(names) and not replaying.isdisjoint(names) for names in called)
 
 
 WARM_UP = re.compile(r"(?<!s)warm", re.I)
@@ -318,7 +320,10 @@ def constructed(value: ast.expr) -> str | None:
     return name if name[:1].isupper() else None
 
 
-_SHAPED = frozenset("repeat view reshape expand unsqueeze flatten to cuda clone contiguous float long int".split())
+_SHAPED = frozenset(
+    "repeat view reshape expand unsqueeze flatten to cuda clone contiguous float long int manual_seed".split()
+)
+"Methods of a new tensor or generator that return this object or a copy."
 
 
 def makes_tensor(value: ast.expr) -> bool:

@@ -14,7 +14,7 @@ from graphsafe.scan.hazards.owners import functions_of, may_hold_object
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.sources.source import parse
 
-_HOST_WAITS = frozenset("synchronize query item tolist cpu numpy".split())
+_HOST_WAITS = frozenset("synchronize query item tolist cpu".split())
 "Methods after which the host knows that earlier work is complete."
 _ANY_WAIT = re.compile(rf"\.(?:{'|'.join(sorted(_HOST_WAITS))})\(")
 _FILLS = re.compile(r"(?:\[.{0,200}?\]\s*=[^=]|\.(?:copy_|fill_|zero_|(?:uniform|normal|random)_|numpy)\()")

@@ -6,6 +6,7 @@ Only the syntax is read, because code with replays is seldom hot and only the na
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from types import MappingProxyType
@@ -347,7 +348,9 @@ class _Site:
             scope = loop or self._function
             if any(one.lineno > node.lineno and one in ast.walk(scope) for one in self._captures):
                 continue
-            if any(node.lineno < call.lineno < replay.lineno and self._beside(node, call) for call in self._recaptures):
+            # In a loop, the line and the capture may come after the replay.
+            end = replay.lineno if replay.lineno > node.lineno else math.inf
+            if any(node.lineno < call.lineno < end and self._beside(node, call) for call in self._recaptures):
                 continue
             return True
         return False

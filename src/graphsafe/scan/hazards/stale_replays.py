@@ -33,7 +33,7 @@ from graphsafe.scan.hazards.graph_syntax import (
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, targets
 from graphsafe.scan.hazards.keys import bucket_inputs
-from graphsafe.scan.hazards.outputs import fed_back, kept_outputs
+from graphsafe.scan.hazards.outputs import awaited, fed_back, kept_outputs
 from graphsafe.scan.hazards.owners import class_of, of_one_object
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import matched, parameters
@@ -66,6 +66,7 @@ def lines(found: Tables) -> Iterator[Line]:
         yield from _copied_once(table)
         yield from fed_back.lines(table)
     yield from kept_outputs.lines(found)
+    yield from awaited.lines(found)
 
 
 def _bound_later(table: GraphTensors) -> Iterator[Line]:
@@ -82,8 +83,30 @@ def _bound_later(table: GraphTensors) -> Iterator[Line]:
             if (apart or _is_for_the_next(table, function, made)) and not is_host(made.value):
                 # A function that fills an input in place certainly provides the graph's inputs.
                 fills = any(function == filling for one in table.inputs for filling, _ in table.filled.get(one, ()))
-                certain = table.is_refreshed(name) or makes_tensor(made.value) or fills
+                certain = table.is_refreshed(name) or fills or _makes_tensors(made.value, table)
                 yield Line(function, "input-rebound", made, name, "likely" if certain else "possible")
+
+
+def _makes_tensors(value: ast.expr, table: GraphTensors) -> bool:
+    """Return whether an expression makes a new tensor, or calls a method that returns only new tensors."""
+    if makes_tensor(value):
+        return True
+    name = dotted(value.func) or "" if isinstance(value, ast.Call) else ""
+    method = next((node for one, node in table.functions.items() if name == f"self.{one.rpartition('.')[2]}"), None)
+    results = [node.value for node in own(method, ast.Return) if node.value is not None] if method is not None else []
+    return bool(results) and all(map(_holds_new_tensors, results))
+
+
+def _holds_new_tensors(value: ast.expr) -> bool:
+    """Return whether an expression is a new tensor, or a list, tuple or dict of new tensors."""
+    if isinstance(value, (ast.ListComp, ast.GeneratorExp)):
+        return _holds_new_tensors(value.elt)
+    if isinstance(value, ast.DictComp):
+        return _holds_new_tensors(value.value)
+    if isinstance(value, ast.Call) and dotted(value.func) in ("tuple", "list") and value.args:
+        return _holds_new_tensors(value.args[0])
+    parts = value.values if isinstance(value, ast.Dict) else elements(value)
+    return makes_tensor(value) or (parts != [value] and bool(parts) and all(map(_holds_new_tensors, parts)))
 
 
 def _is_for_the_next(table: GraphTensors, function: str, made: ast.Assign) -> bool:

@@ -212,11 +212,11 @@ class Regions:
         """Return whether a change in a function is always followed by a new capture: each call that reaches the change
         comes before a possible capture.
 
-        The result is False if the function replays before `line`, or if a loop around the change begins after the
-        capture.
+        The result is False if the function replays before `line` and no capture follows in the same block. It is also
+        False if a loop around the change begins after the capture.
         """
         if any(is_plain_replay(inner) and inner.lineno < (line or 0) for _, inner in self._nodes(ref)):
-            return False
+            return self._captures_next(ref, line or 0)
         waiting, seen = [(ref, line or 0)], {ref}
         while waiting:
             function, at = waiting.pop()

@@ -25,7 +25,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     parents_in,
     place,
 )
-from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, targets
+from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, bindings, targets
 from graphsafe.scan.hazards.keys.key_names import is_covered, names_in
 from graphsafe.scan.hazards.owners import Functions, with_captures
 from graphsafe.scan.sources.node_memo import inside
@@ -327,14 +327,16 @@ def _read_by_captures(table: GraphTensors) -> set[str]:
 
 
 def _numbers(table: GraphTensors) -> set[str]:
-    """Return the attributes whose first value is a number: `self.span = 8`."""
+    """Return the attributes that hold numbers: `self.span = 8` in a constructor, or `self.span = min(self.span + 1, 8)`
+    in any method."""
     found: set[str] = set()
     for node in table.scope.body if isinstance(table.scope, ast.ClassDef) else ():
-        if isinstance(node, ast.FunctionDef) and node.name in CONSTRUCTORS:
+        if isinstance(node, ast.FunctionDef):
+            is_first = node.name in CONSTRUCTORS
             given = {one.arg for one in inside(node.args, ast.arg) if _names_number(one.annotation)}
-            for inner in inside(node, ast.Assign):
-                if _gives_number(inner.value, given):
-                    found.update(filter(None, map(place, inner.targets)))
+            for target, value in (pair for inner in inside(node, ast.Assign) for pair in bindings(inner)):
+                if _limits_number(value) or (is_first and _gives_number(value, given)):
+                    found.update(filter(None, [place(target)]))
     return found
 
 
@@ -342,3 +344,10 @@ def _gives_number(value: ast.expr, given: Set[str]) -> bool:
     if isinstance(value, ast.Constant):
         return isinstance(value.value, (int, float))
     return isinstance(value, ast.Name) and value.id in given
+
+
+def _limits_number(value: ast.expr) -> bool:
+    """Return whether an expression is the smaller or larger one of a number and a constant: `min(self.span + 1, 8)`."""
+    if not isinstance(value, ast.Call) or dotted(value.func) not in ("min", "max") or len(value.args) < 2:
+        return False
+    return any(_gives_number(one, set()) for one in value.args)

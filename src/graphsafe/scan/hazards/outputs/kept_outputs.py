@@ -11,6 +11,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     LOOPS,
     Function,
     Line,
+    ancestors,
     arguments_of,
     called_name,
     following,
@@ -254,11 +255,25 @@ def _keeps_name(
         if not isinstance(inner, (ast.Call, ast.Assign)):
             continue
         holder, held = put(inner)
-        is_own = holder is not None and (place(holder) or "").startswith("self.")
+        is_own = holder is not None and _is_of_object(holder, inner, parents)
         outlives = is_looped or is_own or (holder is not None and any(one > inner.lineno for one in again))
         if outlives and any(shown(part, parents) in names for value in held for part in elements(value)):
             return inner
     return None
+
+
+def _is_of_object(holder: ast.expr, line: ast.AST, parents: Parents) -> bool:
+    """Return whether a container belongs to the method's object, or to one of the objects that this object holds: `for
+    request in self.running: request.scores.append(y)`."""
+    text = place(holder) or ""
+    owner = text.partition(".")[0]
+    loops = [one for one in ancestors(line, parents) if isinstance(one, ast.For)]
+    held = (
+        any(place(inner) == "self" for inner in inside(loop.iter, ast.Name))
+        for loop in loops
+        if owner in {name.id for name in inside(loop.target, ast.Name)}
+    )
+    return text.startswith("self.") or ("." in text and any(held))
 
 
 def _is_same_call(call: ast.Call, made: ast.expr) -> bool:
