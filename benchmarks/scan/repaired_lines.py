@@ -156,6 +156,7 @@ def main() -> int:
             "sixteenth",
             "seventeenth",
             "eighteenth",
+            "nineteenth",
         ),
         default="first",
         help="the set of labels",

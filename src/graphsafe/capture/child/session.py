@@ -97,6 +97,15 @@ class Session:
                 self.device.synchronize()
         return outputs
 
+    def works(self) -> bool:
+        """Return whether the device still works. After a failed assertion in a kernel, a device cannot be used any
+        more."""
+        try:
+            self.device.synchronize()
+        except RuntimeError:
+            return False
+        return True
+
     def path_step(self, wait: bool = True) -> Any:
         """Step along the path of captures if `capture_path` is set, else as a plain eager step."""
         if not self.capture_path:

@@ -45,6 +45,8 @@ def run(job: Job, channel: Channel) -> None:
             checks = _checks(replays.compared_with(steps), number)
             found += (Fired(name, defined_at(session.subject.events[name]), moved_tensors(before, after), checks),)
             channel.send(FiredEvents(found))
+            if not session.works():
+                return
 
 
 def _memory_of(session: Session, reach: ReachableState) -> list[torch.UntypedStorage]:

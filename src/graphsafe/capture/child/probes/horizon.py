@@ -200,7 +200,7 @@ class _Ahead(StepAhead):
 
     def _jump(self) -> None:
         """Move counters forward to values at which Python may decide differently, and run steps from there."""
-        if not self._counters or self._most <= USUAL_STEPS or not self.works():
+        if not self._counters or self._most <= USUAL_STEPS or not self.session.works():
             return
         self.under, time_left = "further steps", TimeLeft(_CPU_SECONDS_AHEAD, _SECONDS)
         counters = self._counters
@@ -224,7 +224,7 @@ class _Ahead(StepAhead):
 
     def _call_refresh(self) -> None:
         """Call the refresh without steps, and run a step after each call that changes the host in a new way."""
-        if self.session.subject.refresh is None or self._most <= USUAL_STEPS or not self.works():
+        if self.session.subject.refresh is None or self._most <= USUAL_STEPS or not self.session.works():
             return
         self.under, self.number = "further steps", self._last or self.number
         # Calls lead on from the current state only if the jumps before have left nothing behind.
@@ -286,7 +286,7 @@ class _Ahead(StepAhead):
             return False
         for path, values in self._put_back.items():
             self.session.device.store(self._alive[path], values)
-        return self.works()
+        return self.session.works()
 
     def _works_from(self, early: Bindings) -> bool:
         """After a step has failed, put back the host state of the first steps. Clocks and values on the host can then
@@ -295,7 +295,7 @@ class _Ahead(StepAhead):
             self.number = EARLY  # the refresh may have come to the end of its data
         try:
             early.put_back()
-            return self.works() and self.one_more_step() and self.departure is None
+            return self.session.works() and self.one_more_step() and self.departure is None
         except StateError:
             return False
         finally:

@@ -69,7 +69,7 @@ def _change(ahead: StepAhead, under: Under, tensors: Mapping[str, torch.Tensor])
             proposed = list(itertools.islice(proposals(original, generator, far=True), _MOST_PROPOSALS))
         for new in proposed:
             ahead.given = {path: (tensor, new)}
-            if not ahead.one_more_step() and not ahead.works():
+            if not ahead.one_more_step() and not ahead.session.works():
                 return
             if ahead.departure is not None and ahead.is_known_path():
                 continue

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import resource
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 
 from graphsafe.capture.child.entropy import seeded_entropy
 from graphsafe.capture.child.session import Session
-from graphsafe.capture.child.state import defined_at, held_at, reachable_state
+from graphsafe.capture.child.state import ReachableState, defined_at, held_at, reachable_state
 from graphsafe.capture.child.state.values import SCALARS
 from graphsafe.capture.child.targets import users_code
 from graphsafe.capture.child.time_left import TimeLeft
@@ -29,8 +29,14 @@ _MANY = 16
 "A value that differs this often in these calls is a counter. `counters.py` covers counters."
 _MOST_CHANGES = 64
 "A value that differs more often than this is no longer watched."
+_EVERY = 16
+"Properties of tensors are read after one in so many calls, because a change of `requires_grad` or of a shape lasts."
 _MOST_BYTES = 2**30
 "The calls end if they need this much more memory, because the refresh may fill a queue that steps empty."
+
+
+Watched = dict[str, tuple[Any, Any, set[Any]]]
+"Path of a host value or a tensor -> its container and key, and the values that it had."
 
 
 class RefreshCalls:
@@ -39,13 +45,8 @@ class RefreshCalls:
         self._session = session
         self._number = number
         reach = reachable_state(session.subject)
-        places = ((path, reach.owners.get(path)) for path in (*reach.values, *reach.tensors))
-        self._watched = {
-            path: (*place, set[Any]())
-            for path, place in places
-            if place is not None and not issubclass(type(place[0]), tuple)
-        }
-        "Path of a host value or a tensor -> its container and key, and the values that it had."
+        self._values = _watched(reach, reach.values)
+        self._tensors = _watched(reach, reach.tensors)
         self._bytes = _most_memory()
 
     def changes(self, time_left: TimeLeft) -> Iterator[int]:
@@ -68,26 +69,35 @@ class RefreshCalls:
                 if time_left.used() > 1 or _most_memory() - self._bytes > _MOST_BYTES:
                     break
                 subject.refresh(subject.args, subject.kwargs, self._number + calls)
-                is_new = self._is_new(_MANY if calls <= _LEARNING else _MOST_CHANGES)
+                most = _MANY if calls <= _LEARNING else _MOST_CHANGES
+                is_new = _is_new(self._values, most) | (calls % _EVERY == 0 and _is_new(self._tensors, most))
                 if (is_new and calls > _LEARNING) or calls & (calls - 1) == 0:
                     return calls
         return None
 
-    def _is_new(self, most: int) -> bool:
-        """Read all watched values. Return whether one has a value that it never had before. Values that have had more
-        than `most` values are no longer watched."""
-        is_new, restless = False, []
-        with outside_modes():
-            for path, (container, key, known) in self._watched.items():
-                value = _told_apart(held_at(container, key))
-                if value not in known:
-                    known.add(value)
-                    is_new = True
-                    if len(known) > most:
-                        restless.append(path)
-        for path in restless:
-            del self._watched[path]
-        return is_new
+
+def _watched(reach: ReachableState, paths: Iterable[str]) -> Watched:
+    places = ((path, reach.owners.get(path)) for path in paths)
+    return {
+        path: (*place, set()) for path, place in places if place is not None and not issubclass(type(place[0]), tuple)
+    }
+
+
+def _is_new(watched: Watched, most: int) -> bool:
+    """Read all watched values. Return whether one has a value that it never had before. Values that have had more than
+    `most` values are no longer watched."""
+    is_new, restless = False, []
+    with outside_modes():
+        for path, (container, key, known) in watched.items():
+            value = _told_apart(held_at(container, key))
+            if value not in known:
+                known.add(value)
+                is_new = True
+                if len(known) > most:
+                    restless.append(path)
+    for path in restless:
+        del watched[path]
+    return is_new
 
 
 def _told_apart(value: Any) -> Any:

@@ -95,15 +95,6 @@ class StepAhead:
             self._lasting = {address_of(tensor): path for path, tensor in reversed(self._kept.items())}
         self._lasting.pop(0, None)
 
-    def works(self) -> bool:
-        """Return whether the device still works. After a failed assertion in a kernel, a device cannot be used any
-        more."""
-        try:
-            self.session.device.synchronize()
-        except RuntimeError:
-            return False
-        return True
-
     def one_more_step(self) -> bool:
         """Run one more step, and return whether it succeeds. If it fails, a difference before the error proves nothing:
         values that were changed for this step may be illegal."""
