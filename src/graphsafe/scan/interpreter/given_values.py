@@ -15,10 +15,11 @@ def of_parameter(name: str) -> str:
     return f"({name})"
 
 
-def is_empty(value: Value | None) -> bool:
-    """Return whether a value is an empty container. If a constructor assigns one, other methods fill it."""
+def is_placeholder(value: Value | None) -> bool:
+    """Return whether a value is an empty container, or a list of tensors on the host: `[torch.zeros(1)] * n`. If a
+    constructor assigns one, other methods fill it or replace its items."""
     if type(value) is SequenceValue:
-        return value.items == ()
+        return value.items == () or (type(value.elem) is Tensor and value.elem.where == "host")
     return type(value) is Dict and not value.items and type(value.elem) is Unknown
 
 

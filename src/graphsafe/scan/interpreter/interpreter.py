@@ -173,7 +173,8 @@ class Interpreter:
         if hot:
             self.note_call(frame, node, ref, facts.line)
         arguments = decorators.passed_on(self, function, behind_partial(function, arguments))
-        guarded = frame.guard is not None or bool(frame.unlikely) or draws_pictures(qualified)
+        is_shown = draws_pictures(qualified) or self._shows_environment(ref, qualified)
+        guarded = frame.guard is not None or bool(frame.unlikely) or is_shown
         once = not guarded and bool(frame.lazy) and is_filled_here(frame)
         depth = 1 if frame.hot else frame.depth + 1
         composes, between = frame.composes and not hot, frame.between and not hot
@@ -186,6 +187,12 @@ class Interpreter:
             call = Call(ref, bound, arguments, hot, depth, frame.level, function.plain, captured, (), between, composes)
         seldom = frame.guard is None and frame.unlikely == frame.seldom
         return self.read(call, guarded, once, out_of_scope, straight_line.contains(frame, node), seldom)
+
+    def _shows_environment(self, ref: str, qualified: str) -> bool:
+        """Return whether a method is the `render` of an environment. A program calls it for people who watch."""
+        owner, _, name = qualified.rpartition(".")
+        cls = f"{ref.partition('::')[0]}::{owner}"
+        return name == "render" and bool(owner) and all(self.project.find_method(cls, one) for one in ("reset", "step"))
 
     def read(
         self,

@@ -250,7 +250,10 @@ def _loop(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before_each: C
 def _for(frame: Frame, node: ast.For | ast.AsyncFor) -> None:
     iterable = protocols.iterated(frame, node.iter, frame.evaluate(node.iter))
     item = element_of(iterable)
+    unlikely, seldom, is_rare = frame.unlikely, frame.seldom, rare_branches.handles_input(node)
+    frame.unlikely, frame.seldom = unlikely + is_rare, seldom + is_rare
     _loop(frame, node, lambda: assign(frame, node.target, item, node))
+    frame.unlikely, frame.seldom = unlikely, seldom
 
 
 def _while(frame: Frame, node: ast.While) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 from graphsafe.scan.domain.naming import last_name
-from graphsafe.scan.domain.values import Number
+from graphsafe.scan.domain.values import Instance, Number
 from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.sources.node_memo import inside
+from graphsafe.scan.symbols.index import dotted
 
 _BY_DEFAULT = frozenset(("default", "attribute"))
 _OFF = r"(?:None|False|0(?:\.0*)?)\s*(?:[,)#\n\r]|$)"
@@ -27,17 +30,52 @@ def _stays_off(frame: Frame, test: ast.expr, known: Number | None) -> bool:
     This is known only for applications: if a flag is ever turned on, a script of the application names it. The flags of
     a library are turned on by the library's users.
     """
-    if known is None or known.const or known.overridable_by not in _BY_DEFAULT:
-        return False
     if not frame.hot or frame.path not in frame.engine.applied:
         return False
-    parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
-    return any(_is_off(frame, part) for part in parts)
+    conditions = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+    parts = [_asked(one) for one in conditions]
+    by_default = known is not None and not known.const and known.overridable_by in _BY_DEFAULT
+    return any((by_default and _is_off(frame, part)) or _is_unset_option(frame, part) for part in parts)
+
+
+def _is_unset_option(frame: Frame, test: ast.expr) -> bool:
+    """Return whether a test asks for an option that is off by default and that nothing in the project turns on: `if
+    config.get("noise", False)`, or `if self.noise` after `self.noise = config.get("noise", False)`."""
+    assigned = [*_assigned(frame, test)] or [test]
+    options = [_option_off(value) for value in assigned]
+    return all(name is not None and not _is_given(frame, name) for name in options)
+
+
+def _assigned(frame: Frame, test: ast.expr) -> Iterator[ast.expr]:
+    """Yield the values that methods assign to the attribute of `self` in a test."""
+    if not isinstance(test, ast.Attribute) or dotted(test.value) != "self":
+        return
+    owner = frame.env.get("self")
+    for cls, facts in frame.project.own_classes(owner.ref) if type(owner) is Instance else ():
+        for method in facts.writers.get(test.attr, ()):
+            node = frame.project.function_node(f"{cls.partition('::')[0]}::{facts.methods[method]}")
+            for made in inside(node, ast.Assign) if node is not None else ():
+                if ast.unparse(test) in map(ast.unparse, made.targets):
+                    yield made.value
+
+
+def _option_off(value: ast.expr) -> str | None:
+    """Return the name of an option that code reads with a default that is off: `cfg.get("noise", False)`,
+    `getattr(args, "noise", None)`."""
+    call = last_name(value.func) if isinstance(value, ast.Call) else ""
+    if call not in ("get", "getattr") or not isinstance(value, ast.Call) or len(value.args) < 2:
+        return None
+    name, default = value.args[-2:]
+    is_off = isinstance(default, ast.Constant) and default.value in (None, False, 0)
+    return name.value if is_off and isinstance(name, ast.Constant) and isinstance(name.value, str) else None
+
+
+def _asked(test: ast.expr) -> ast.expr:
+    """Return the flag for which a condition asks: `config.noise` for `config.noise > 0`."""
+    return test.left if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Gt, ast.NotEq)) else test
 
 
 def _is_off(frame: Frame, test: ast.expr) -> bool:
-    if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Gt, ast.NotEq)):
-        test = test.left
     name = last_name(test)
     value = frame.evaluate_quietly(test) if name else None
     is_off = type(value) is Number and value.const in (False, 0) and value.overridable_by in _BY_DEFAULT
@@ -63,12 +101,14 @@ def _gives(name: str) -> re.Pattern[bytes]:
     """Return a pattern for code that assigns a value other than None, False and 0 to a flag, or names the flag in a
     string."""
     spelled = re.escape(name).replace("_", "[-_]")
+    # Neither a copy from an attribute of the same name gives a new value, as in `benchmark=first.benchmark` and
+    # `self.noise = noise`, nor does `config.get("noise", False)`.
+    read = rf"""["']{spelled}["']\s*,\s*(?:None|False|0(?:\.0*)?)\s*\)"""
+    other = rf"(?!=|\s*(?:{_OFF}|(?:[\w.]+\.)?{name}\b|[^\n=]{{0,80}}{read}))"
     given = (
-        # A copy from an attribute of the same name gives no new value: `benchmark=first.benchmark`, `self.noise =
-        # noise`.
-        rf"(?<![\w.]){name}\s*(?::[^=\n,()]+)?=(?!=|\s*(?:{_OFF}|(?:[\w.]+\.)?{name}\b))"
-        rf"|\.{name}\s*(?::[^=\n,()]+)?=(?!=|\s*(?:{_OFF}|(?:[\w.]+\.)?{name}\b))"
-        rf"""|(?:--|["']){spelled}["'\s=]"""
+        rf"(?<![\w.]){name}\s*(?::[^=\n,()]+)?={other}"
+        rf"|\.{name}\s*(?::[^=\n,()]+)?={other}"
+        rf"""|(?!{read})(?:--|["']){spelled}["'\s=]"""
     )
     return re.compile(given.encode(), re.M)
 

@@ -27,6 +27,9 @@ _PRINTED_WARNING = re.compile(r"\W*warn(ing)?\b", re.I)
 _LOGS = re.compile(r"(?<![^\W_])(log|logging|print|report|display|plot)(?![^\W_])", re.I)
 "Matches words in the name of the number of steps between two logs."
 
+_INPUTS = re.compile(r"(^|\.)(query_viewer_action_events|event\.get|(poll|get)_events)$")
+"Matches names of functions that return what a person has done."
+
 _LEAVES = ast.Return, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom
 
 
@@ -75,6 +78,13 @@ def is_for_logs(node: ast.If) -> bool:
     step do not depend on such a branch."""
     divided = [one for one in inside(node.test, ast.BinOp) if isinstance(one.op, ast.Mod)]
     return not node.orelse and any(_LOGS.search(last_name(one.right)) for one in divided)
+
+
+@memoize_on_node
+def handles_input(loop: ast.For | ast.AsyncFor) -> bool:
+    """Return whether a loop handles what a person does at a keyboard or in a window: `for event in
+    pygame.event.get():`. Few steps have such events."""
+    return isinstance(loop.iter, ast.Call) and _INPUTS.search(dotted(loop.iter.func) or "") is not None
 
 
 def leaves_most_steps(frame: Frame, node: ast.If) -> bool:
