@@ -31,14 +31,7 @@ from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.constructed import Constructed, UnderConstruction, all_constructed, perhaps_moved
 from graphsafe.scan.interpreter.construction_sites import assigned, built
-from graphsafe.scan.interpreter.given_values import (
-    agree,
-    facts_of,
-    filled,
-    is_placeholder,
-    of_parameter,
-    without_unplaced,
-)
+from graphsafe.scan.interpreter.given_values import agree, facts_of, filled, is_blank, of_parameter, without_unplaced
 from graphsafe.scan.interpreter.named_attribute import Marked
 from graphsafe.scan.symbols.blocks import bound_value, parameters
 from graphsafe.scan.symbols.declared_fields import declared_in, is_said_to_be_on_host
@@ -184,7 +177,7 @@ class AttributeTables:
         """Return the join of the values that constructors, methods, callers and annotations give to an attribute."""
         value = perhaps_moved(initial) if self._writers(owner.ref, ANY_NAME) else initial
         writers: Sequence[str] = self._writers(owner.ref, name) if level else ()
-        if level and is_placeholder(initial):
+        if level and is_blank(initial):
             writers = (*writers, *self._writers(owner.ref, items_of(name)))
         made = initial if type(initial) is Tensor and initial.where == "device" else None
         on_device = replace(made, dtype=None, ndim=None) if made is not None else None

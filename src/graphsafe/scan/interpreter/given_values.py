@@ -15,7 +15,7 @@ def of_parameter(name: str) -> str:
     return f"({name})"
 
 
-def is_placeholder(value: Value | None) -> bool:
+def is_blank(value: Value | None) -> bool:
     """Return whether a value is an empty container, or a list of tensors on the host: `[torch.zeros(1)] * n`. If a
     constructor assigns one, other methods fill it or replace its items."""
     if type(value) is SequenceValue:
