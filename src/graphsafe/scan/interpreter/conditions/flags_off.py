@@ -55,7 +55,7 @@ def _assigned(frame: Frame, test: ast.expr) -> Iterator[ast.expr]:
         for method in facts.writers.get(test.attr, ()):
             node = frame.project.function_node(f"{cls.partition('::')[0]}::{facts.methods[method]}")
             for made in inside(node, ast.Assign) if node is not None else ():
-                if ast.unparse(test) in map(ast.unparse, made.targets):
+                if any(dotted(one) == f"self.{test.attr}" for one in made.targets):
                     yield made.value
 
 
