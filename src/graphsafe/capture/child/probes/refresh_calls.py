@@ -7,22 +7,34 @@ shows decisions that come late: after an epoch, at a rare random number, or at a
 
 from __future__ import annotations
 
+import dis
+import inspect
 import resource
 import sys
 from collections.abc import Iterable, Iterator
+from types import CodeType
 from typing import Any
 
 import torch
 
 from graphsafe.capture.child.entropy import seeded_entropy
 from graphsafe.capture.child.session import Session
-from graphsafe.capture.child.state import ReachableState, defined_at, held_at, reachable_state
+from graphsafe.capture.child.state import (
+    ReachableState,
+    defined_at,
+    held_at,
+    reach_with_refresh,
+    reachable_state,
+)
 from graphsafe.capture.child.state.values import SCALARS
 from graphsafe.capture.child.targets import users_code
 from graphsafe.capture.child.time_left import TimeLeft
 from graphsafe.capture.device.modes import outside_modes
 
 _MOST_CALLS = 20_000
+_MOST_PLAIN = 1_024
+"""The largest number of calls of a refresh that does not use its number and changes nothing on the host. Its later
+calls can differ only by their random numbers."""
 _LEARNING = 64
 "In this many first calls, values are only learnt."
 _MANY = 16
@@ -48,6 +60,8 @@ class RefreshCalls:
         self._values = _watched(reach, reach.values)
         self._tensors = _watched(reach, reach.tensors)
         self._bytes = _most_memory()
+        self._begun = self._host_state()
+        self._most = _MOST_CALLS
 
     def changes(self, time_left: TimeLeft) -> Iterator[int]:
         """Call the refresh again and again. After each call that changes the host in a new way, yield the number of the
@@ -66,14 +80,37 @@ class RefreshCalls:
         assert subject.refresh is not None
         with users_code("step", "refresh failed", defined_at(subject.refresh)), seeded_entropy(done):
             for calls in range(done + 1, _MOST_CALLS + 1):
-                if time_left.used() > 1 or _most_memory() - self._bytes > _MOST_BYTES:
+                if calls > self._most or time_left.used() > 1 or _most_memory() - self._bytes > _MOST_BYTES:
                     break
                 subject.refresh(subject.args, subject.kwargs, self._number + calls)
                 most = _MANY if calls <= _LEARNING else _MOST_CHANGES
                 is_new = _is_new(self._values, most) | (calls % _EVERY == 0 and _is_new(self._tensors, most))
+                if calls == _LEARNING and self._is_plain():
+                    self._most = _MOST_PLAIN
                 if (is_new and calls > _LEARNING) or calls & (calls - 1) == 0:
                     return calls
         return None
+
+    def _is_plain(self) -> bool:
+        """Return whether the refresh neither uses its number nor has changed anything on the host so far."""
+        return not (_uses_number(self._session.subject.refresh) or self._host_state() != self._begun)
+
+    def _host_state(self) -> tuple[object, ...]:
+        """Return a value that differs after the refresh has changed something on the host. Iterators differ each
+        time, because their positions cannot be read."""
+        reach = reach_with_refresh(self._session.subject)
+        tensors = self._session.device.digests(self._session.on_host(reach.tensors))
+        return reach.hosts, reach.lengths, tensors, object() if reach.opaque else None
+
+
+def _uses_number(refresh: Any) -> bool:
+    """Return whether a refresh uses its third argument, the number of the step. Return True if this is unknown."""
+    code = getattr(refresh, "__code__", None)
+    position = 3 if inspect.ismethod(refresh) else 2
+    if not isinstance(code, CodeType) or code.co_argcount <= position:
+        return True
+    number = code.co_varnames[position]
+    return any(number in one.argrepr for one in dis.get_instructions(code))
 
 
 def _watched(reach: ReachableState, paths: Iterable[str]) -> Watched:
