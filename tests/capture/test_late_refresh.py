@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 import pytest
+
+from graphsafe.capture.child.probes.refresh_calls import _uses_number
 
 from .conftest import TARGETS, Prove, Reports, codes_of, marked, probes_of
 
@@ -28,3 +33,22 @@ def test_a_late_change_is_not_ready(reports: Reports, name: str) -> None:
 @pytest.mark.parametrize("name", marked(SOUND, SLOW))
 def test_a_late_change_without_effect_is_ready(reports: Reports, name: str) -> None:
     assert reports[name]["verdict"] == "ready"
+
+
+def test_whether_a_refresh_uses_its_number() -> None:
+    class Loop:
+        def next_batch(self, args: Any, kwargs: Any, k: int) -> None:
+            args[0].fill_(1)
+
+        def count(self, args: Any, kwargs: Any, k: int) -> None:
+            args[0].fill_(k)
+
+    def plain(args: Any, kwargs: Any, number: int, scale: int = 2) -> None:
+        args[0].fill_(scale)
+
+    def counting(args: Any, kwargs: Any, number: int) -> None:
+        (lambda: args[0].fill_(number))()
+
+    assert not _uses_number(Loop().next_batch) and not _uses_number(plain)
+    assert _uses_number(Loop().count) and _uses_number(counting)
+    assert _uses_number(functools.partial(plain)) and _uses_number(lambda *given: None)
