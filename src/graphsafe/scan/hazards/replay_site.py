@@ -22,7 +22,7 @@ from graphsafe.scan.hazards import (
     kept_graphs,
     lost_memory,
     made_twice,
-    other_modules,
+    other_weights,
     reseeds,
     stale_replays,
     unproven_graphs,
@@ -108,7 +108,7 @@ def _changes(found: Tables) -> Iterator[Line]:
     """Yield the lines that conflict with a replay."""
     for module in (
         changed_outside,
-        other_modules,
+        other_weights,
         graph_keys,
         first_arguments,
         captured_rounds,

@@ -31,7 +31,7 @@ from graphsafe.scan.domain.values import (
     options,
 )
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.hazards import changed_outside, graph_attributes
+from graphsafe.scan.hazards import graph_attributes, other_weights
 from graphsafe.scan.hazards.branch_effects import may_be_tensor
 from graphsafe.scan.interpreter import members, operators, shared_state
 from graphsafe.scan.interpreter.annotations import annotated
@@ -292,7 +292,7 @@ class _Assignment:
         if owner.attr is not None:
             writes.write_part(frame, target.value, owner.attr, target, value, self.node)
         elif isinstance(target.value, ast.Name) and frame.node is not None:
-            module = changed_outside.turned_over(frame.node).get(target.value.id)
+            module = other_weights.turned_over(frame.node).get(target.value.id)
             if module is not None:
                 holder = frame.evaluate_quietly(ast.parse(module, mode="eval").body)
                 writes.write_weights(frame, holder, ast.unparse(target), value, self.node)
