@@ -44,7 +44,7 @@ FOUND = {
     "fresh16": 76,
     "fresh17": 78,
     "fresh18": 26,
-    "fresh19": 69,
+    "fresh19": 70,
 }
 "Folder -> its hazards that are found."
 NOISY: dict[str, set[str]] = {

@@ -33,7 +33,7 @@ from graphsafe.scan.hazards.graph_syntax import (
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, targets
 from graphsafe.scan.hazards.keys import bucket_inputs
-from graphsafe.scan.hazards.outputs import awaited, fed_back, kept_outputs
+from graphsafe.scan.hazards.outputs import awaited, fed_back, kept_again, kept_outputs
 from graphsafe.scan.hazards.owners import class_of, of_one_object
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import matched, parameters
@@ -67,6 +67,7 @@ def lines(found: Tables) -> Iterator[Line]:
         yield from fed_back.lines(table)
     yield from kept_outputs.lines(found)
     yield from awaited.lines(found)
+    yield from kept_again.lines(found)
 
 
 def _bound_later(table: GraphTensors) -> Iterator[Line]:

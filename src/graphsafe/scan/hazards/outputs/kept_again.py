@@ -1,0 +1,50 @@
+"""Loops that put one and the same tensor into a list after each replay: `graph.replay(); kept.append(y)`. The name `y`
+may be a parameter, so that nothing else shows that it is an output."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from graphsafe.scan.hazards.graph_syntax import (
+    LOOPS,
+    Function,
+    Line,
+    called_name,
+    is_plain_replay,
+    own,
+    parents_in,
+    run_together,
+    shared_loop,
+    stored_names,
+)
+from graphsafe.scan.hazards.graph_tensors import Tables
+from graphsafe.scan.sources.node_memo import inside
+
+_JOINS = frozenset(("stack", "cat", "concat", "hstack", "vstack"))
+"Functions that take a list of tensors."
+
+
+def lines(found: Tables) -> Iterator[Line]:
+    for name, function, _ in found.functions:
+        replays = [*filter(is_plain_replay, own(function, ast.Call))]
+        parents = parents_in(function) if replays else {}
+        for call in own(function, ast.Call) if replays else ():
+            value = call.args[0] if len(call.args) == 1 else None
+            holder = call.func.value if isinstance(call.func, ast.Attribute) else None
+            if called_name(call) != "append" or not isinstance(value, ast.Name) or not isinstance(holder, ast.Name):
+                continue
+            loops = {shared_loop(call, one, parents) for one in replays if run_together(call, one, parents)} - {None}
+            changed = {text for loop in loops if loop is not None for text in stored_names(ast.walk(loop))}
+            if loops and not changed & {value.id, holder.id} and _joins(function, holder.id):
+                yield Line(name, "output-kept", call, ast.unparse(call.func))
+
+
+def _joins(function: Function, kept: str) -> bool:
+    """Return whether a function joins the elements of a list into one tensor, as `torch.stack(kept)` does."""
+    statements = [one for one in own(function, ast.stmt) if not isinstance(one, (*LOOPS, ast.If, ast.With))]
+    return any(
+        any(called_name(call) in _JOINS for call in inside(one, ast.Call))
+        and any(name.id == kept for name in inside(one, ast.Name))
+        for one in statements
+    )
