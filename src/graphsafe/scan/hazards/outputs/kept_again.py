@@ -7,7 +7,6 @@ import ast
 from collections.abc import Iterator
 
 from graphsafe.scan.hazards.graph_syntax import (
-    LOOPS,
     Function,
     Line,
     called_name,
@@ -41,10 +40,9 @@ def lines(found: Tables) -> Iterator[Line]:
 
 
 def _joins(function: Function, kept: str) -> bool:
-    """Return whether a function joins the elements of a list into one tensor, as `torch.stack(kept)` does."""
-    statements = [one for one in own(function, ast.stmt) if not isinstance(one, (*LOOPS, ast.If, ast.With))]
-    return any(
-        any(called_name(call) in _JOINS for call in inside(one, ast.Call))
-        and any(name.id == kept for name in inside(one, ast.Name))
-        for one in statements
-    )
+    """Return whether a function joins the elements of a list into one tensor: `torch.stack(kept)`, or `[torch.stack(one)
+    for one in zip(*kept)]`."""
+    joining = [call for call in own(function, ast.Call) if called_name(call) in _JOINS]
+    around = [*own(function, ast.ListComp), *own(function, ast.GeneratorExp)]
+    parts = (*joining, *(one for one in around if any(call in joining for call in ast.walk(one.elt))))
+    return any(name.id == kept for part in parts for name in inside(part, ast.Name))
