@@ -40,9 +40,9 @@ def lines(found: Tables) -> Iterator[Line]:
 
 
 def _joins(function: Function, kept: str) -> bool:
-    """Return whether a function joins the elements of a list into one tensor: `torch.stack(kept)`, or `[torch.stack(one)
-    for one in zip(*kept)]`."""
+    """Return whether a function joins the elements of a list into one tensor: `torch.stack(kept)`, or `[torch.stack(x)
+    for x in zip(*kept)]`."""
     joining = [call for call in own(function, ast.Call) if called_name(call) in _JOINS]
-    around = [*own(function, ast.ListComp), *own(function, ast.GeneratorExp)]
-    parts = (*joining, *(one for one in around if any(call in joining for call in ast.walk(one.elt))))
-    return any(name.id == kept for part in parts for name in inside(part, ast.Name))
+    lists = [one for one in own(function, ast.ListComp) if any(call in joining for call in ast.walk(one.elt))]
+    others = [one for one in own(function, ast.GeneratorExp) if any(call in joining for call in ast.walk(one.elt))]
+    return any(name.id == kept for part in (*joining, *lists, *others) for name in inside(part, ast.Name))
