@@ -3,7 +3,7 @@ happen between replays.
 
 This is a separate child, because an event may change anything permanently. The step is captured and replayed as usual.
 After each event the step is replayed once, and the replay is compared with the reference's eager step after the same
-event. Each event happens twice.
+event. Each event happens twice, and more often if time allows.
 """
 
 from __future__ import annotations
@@ -18,11 +18,17 @@ from graphsafe.capture.child.probes.capture import Replays, replayed
 from graphsafe.capture.child.session import REPLAYS, Session, opened
 from graphsafe.capture.child.state import ReachableState, defined_at, moved_tensors, reachable_state
 from graphsafe.capture.child.targets import TargetError, describe, users_code
+from graphsafe.capture.child.time_left import TimeLeft
 from graphsafe.capture.shared.job import Channel, Job
 from graphsafe.report.probes.replay import Check
 
 _TURNS = 2
-"Number of times that each event happens."
+"The number of times that each event happens at least."
+_MOST_TURNS = 12
+"""The number of times that each event happens if time allows. An event may change memory only at a later time, such as
+the third end of an epoch. Later results are in the report only if they differ."""
+_CPU_SECONDS, _SECONDS = 1.0, 5.0
+"After `_TURNS`, the reference runs no further event after this many seconds of CPU time, or of total time."
 
 
 def run(job: Job, channel: Channel) -> None:
@@ -74,17 +80,22 @@ def _checks(replays: Replays, number: int) -> tuple[Check, ...]:
 
 
 def in_turn(session: Session) -> Iterator[tuple[int, str]]:
-    """Yield the events in order, each with its number, and then all of them again. The second time, an event may act
-    differently, for instance because a pool has no room left."""
-    return enumerate([*session.subject.events] * _TURNS)
+    """Yield the events in order, each with its number, and then all of them again and again. At a later time, an event
+    may act differently, for instance because a pool has no room left."""
+    return enumerate([*session.subject.events] * _MOST_TURNS)
 
 
 def fire_all(session: Session, then: Callable[[int], None]) -> str | None:
     """Run the events in turn. After each, call `then` with the index of the next inputs. Return the first failure.
     If an event fails only the second time, it cannot happen repeatedly. Such an error does not count as a failure, but
     no further event is run."""
+    time_left = TimeLeft(_CPU_SECONDS, _SECONDS)
     for number, name in in_turn(session):
         is_again = number >= len(session.subject.events)
+        if number == _TURNS * len(session.subject.events):
+            time_left = TimeLeft(_CPU_SECONDS, _SECONDS)
+        if number >= _TURNS * len(session.subject.events) and session.ranks.any(time_left.used() > 1):
+            return None
         try:
             fire(session, number, name)
         except TargetError as error:
