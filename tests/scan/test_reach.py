@@ -540,3 +540,36 @@ def test_a_width_in_an_f_string_is_read(project: Project) -> None:
         """
     )
     assert places(scan(root)) == [("GS101", "step.py", 7)]
+
+
+def test_builtin_functions_with_a_start_and_divmod_have_their_results(project: Project) -> None:
+    root = project(
+        step="""\
+        import torch
+        from torch import nn
+
+
+        class Step(nn.Module):
+            def forward(self, x: torch.Tensor, n: int) -> torch.Tensor:
+                (i, first), (j, second) = enumerate((x, x), start=5)
+                if i == 5:
+                    first.item()
+                if j == 1:
+                    second.item()
+                (k, third), (m, fourth) = enumerate((x, x), n)
+                if m == 1:
+                    fourth.item()
+                if sum([1, 2], x) > 0:
+                    return x
+                quotient, rest = divmod(x, 2)
+                if rest > 0:
+                    return quotient
+                return x
+        """
+    )
+    assert places(scan(root)) == [
+        ("GS101", "step.py", 9),
+        ("GS101", "step.py", 14),
+        ("GS102", "step.py", 15),
+        ("GS102", "step.py", 18),
+    ]

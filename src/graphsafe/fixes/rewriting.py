@@ -76,9 +76,22 @@ def with_keyword(node: cst.Call, name: str, value: str) -> cst.Call:
 
 def without_keywords(node: cst.Call, *names: str) -> cst.Call:
     kept = [arg for arg in node.args if arg.keyword is None or arg.keyword.value not in names]
-    if kept and len(kept) < len(node.args):
-        kept[-1] = kept[-1].with_changes(comma=node.args[-1].comma)
+    last = node.args[-1] if node.args else None
+    if last is not None and kept and kept[-1] is not last:
+        comma = last.comma
+        if isinstance(comma, cst.Comma) and isinstance(kept[-1].comma, cst.Comma):
+            comma = comma.with_changes(whitespace_after=_ended(kept[-1].comma.whitespace_after, comma.whitespace_after))
+        kept[-1] = kept[-1].with_changes(comma=comma)
     return node.with_changes(args=kept)
+
+
+def _ended(
+    own: cst.BaseParenthesizableWhitespace, end: cst.BaseParenthesizableWhitespace
+) -> cst.BaseParenthesizableWhitespace:
+    """Return the space at the end of all arguments, with the comment of the argument before it."""
+    if isinstance(own, cst.ParenthesizedWhitespace) and isinstance(end, cst.ParenthesizedWhitespace):
+        return end.with_changes(first_line=own.first_line)
+    return end
 
 
 def _parted(

@@ -9,7 +9,7 @@ from typing import Any
 from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import element_of, join, join_all, sequence
-from graphsafe.scan.domain.numbers import const_of
+from graphsafe.scan.domain.numbers import const_of, folded
 from graphsafe.scan.domain.values import (
     BOOL,
     INT,
@@ -157,7 +157,8 @@ def hash_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 def sum_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     item = element_of(arguments.positional[0]) if arguments.positional else UNKNOWN
-    made = _computed(item)
+    start = arguments.get(1, "start")
+    made = _computed(start if start is not None and as_tensor(item)[0] is None and as_tensor(start)[0] else item)
     return replace(made, name=None) if type(made) is Tensor else made
 
 
@@ -176,6 +177,12 @@ def abs_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return _computed(value) if made is None else made
 
 
+def divmod_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """Return the pair of quotient and remainder, which are device tensors if an argument is one."""
+    known = next((value for value in arguments.positional if as_tensor(value)[0] is not None), UNKNOWN)
+    return sequence("tuple", (_computed(known), _computed(known)))
+
+
 def range_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     for value in arguments.positional:
         frame.emit_if_on_device("Extent", "range", node, value)
@@ -184,8 +191,13 @@ def range_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 def enumerate_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     value = arguments.first
+    start = arguments.get(1, "start") or (INT if arguments.further else number(0))
+    frame.emit_if_on_device("HostRead", "cast", node, start)
     if type(value) is Sequence and value.items is not None:
-        return sequence("iterator", [sequence("tuple", (number(i), item)) for i, item in enumerate(value.items)])
+        counts = [
+            folded(ast.Add(), start, number(i)) if type(start) is Number else INT for i in range(len(value.items))
+        ]
+        return sequence("iterator", [sequence("tuple", pair) for pair in zip(counts, value.items, strict=True)])
     return of_elements("iterator", sequence("tuple", (INT, element_of(value))))
 
 

@@ -284,6 +284,7 @@ _FUNCTIONS: Mapping[str, builtin_functions.Handler] = {
     "builtins.slice": lambda frame, node, arguments: builtin_functions.SLICE,
     "builtins.sum": builtin_functions.sum_,
     "builtins.range": builtin_functions.range_,
+    "builtins.divmod": builtin_functions.divmod_,
     "builtins.enumerate": builtin_functions.enumerate_,
     "builtins.zip": builtin_functions.zip_,
     "builtins.dict": builtin_functions.dict_,
