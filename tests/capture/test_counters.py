@@ -8,7 +8,7 @@ import numpy
 import pytest
 import torch
 
-from graphsafe.capture.child.probes.counters import _compared_in
+from graphsafe.capture.child.probes.further.counters import _compared_in
 from graphsafe.capture.child.state.rare_draws import draw_at_an_end
 
 from .conftest import TARGETS, Prove, Reports, codes_of, marked, probes_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graphsafe.capture.child.probes.refresh_calls import _uses_number
+from graphsafe.capture.child.probes.further.refresh_calls import _uses_number
 
 from .conftest import TARGETS, Prove, Reports, codes_of, marked, probes_of
 

@@ -19,7 +19,7 @@ from graphsafe.scan.execution.budget import MANY_KINDS
 from graphsafe.scan.interpreter.calls.closures import TOO_NESTED, Closures
 from graphsafe.scan.interpreter.calls.handed_to_loops import LOOPER
 from graphsafe.scan.interpreter.calls.hooks import hooks_in
-from graphsafe.scan.interpreter.construction_sites import _CALL
+from graphsafe.scan.interpreter.construction.construction_sites import _CALL
 from graphsafe.scan.interpreter.interpreter import LONG_CHAIN, Interpreter
 from graphsafe.scan.linting.regions import _prefills
 from graphsafe.scan.roots.broken_files import _FROM

@@ -17,7 +17,6 @@ from graphsafe.scan.domain.events import Event, span_of
 from graphsafe.scan.domain.record import Place
 from graphsafe.scan.hazards import (
     changed_outside,
-    copy_streams,
     handed_tensors,
     kept_graphs,
     lost_memory,
@@ -56,6 +55,7 @@ from graphsafe.scan.hazards.outputs import kept_outputs
 from graphsafe.scan.hazards.outputs.givers import Parts, imported_methods
 from graphsafe.scan.hazards.outputs.kept_outputs import HANDS_OUT, KEEPS
 from graphsafe.scan.hazards.same_objects import spelled_out
+from graphsafe.scan.hazards.streams import copy_streams
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.blocks import parameters

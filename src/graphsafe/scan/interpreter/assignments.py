@@ -37,7 +37,8 @@ from graphsafe.scan.interpreter import members, operators, shared_state
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.losses import as_loss
 from graphsafe.scan.interpreter.subscripts import index_of, subscript_store
-from graphsafe.scan.models import protocols, torch_functions
+from graphsafe.scan.models import protocols
+from graphsafe.scan.models.functions import torch_functions
 from graphsafe.scan.sources.node_memo import memoize_on_node
 from graphsafe.scan.state import filled_once, grown_entries, own_changes, writes
 from graphsafe.scan.state.first_step import FIRST_STEP

@@ -29,8 +29,13 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.domain.widening import in_any_call
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter.annotations import annotated
-from graphsafe.scan.interpreter.constructed import Constructed, UnderConstruction, all_constructed, perhaps_moved
-from graphsafe.scan.interpreter.construction_sites import assigned, built
+from graphsafe.scan.interpreter.construction.constructed import (
+    Constructed,
+    UnderConstruction,
+    all_constructed,
+    perhaps_moved,
+)
+from graphsafe.scan.interpreter.construction.construction_sites import assigned, built
 from graphsafe.scan.interpreter.given_values import agree, facts_of, filled, is_blank, of_parameter, without_unplaced
 from graphsafe.scan.interpreter.named_attribute import Marked
 from graphsafe.scan.symbols.blocks import bound_value, parameters

@@ -26,7 +26,7 @@ from graphsafe.scan.domain.values import (
     options,
 )
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.models.builtin_functions import SLICE
+from graphsafe.scan.models.functions.builtin_functions import SLICE
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted
 

@@ -14,8 +14,9 @@ from graphsafe.scan.domain.joins import element_of
 from graphsafe.scan.domain.summary import RootSite
 from graphsafe.scan.domain.values import NONE, UNKNOWN, DeviceValue, Instance, RuntimeObject, Sequence, Unknown, Value
 from graphsafe.scan.execution.frame import Frame, LazyTest
-from graphsafe.scan.hazards import branch_effects, capture_site, fixed_device, side_stream
+from graphsafe.scan.hazards import branch_effects, capture_site, fixed_device
 from graphsafe.scan.hazards.graph_syntax import is_short
+from graphsafe.scan.hazards.streams import side_stream
 from graphsafe.scan.interpreter import assignments, definitions, patterns
 from graphsafe.scan.interpreter.assignments import assign
 from graphsafe.scan.interpreter.conditions import filled_defaults, guards, rare_branches

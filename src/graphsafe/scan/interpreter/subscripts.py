@@ -42,7 +42,7 @@ from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.interpreter import members
 from graphsafe.scan.interpreter.indices import Index, emit_mask_by_name, index_tensor, parts_of
 from graphsafe.scan.models import protocols
-from graphsafe.scan.models.builtin_functions import SLICE
+from graphsafe.scan.models.functions.builtin_functions import SLICE
 from graphsafe.scan.sources.node_memo import source_text
 
 

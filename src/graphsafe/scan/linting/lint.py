@@ -19,7 +19,7 @@ from graphsafe.rulebook.book import UNREADABLE, Rulebook
 from graphsafe.rulebook.rule import Match, Rule
 from graphsafe.scan.domain.events import Event, plainness
 from graphsafe.scan.domain.record import COMPILED, TARGET, Edge, Place, Record
-from graphsafe.scan.hazards import copy_streams
+from graphsafe.scan.hazards.streams import copy_streams
 from graphsafe.scan.linting import declared_support
 from graphsafe.scan.linting.call_graph import CallGraph, root_of
 from graphsafe.scan.linting.regions import Regions

@@ -34,7 +34,8 @@ from graphsafe.scan.domain.values import (
     options,
 )
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.models import builtin_functions, formatting, module_methods, named_tuples
+from graphsafe.scan.models import formatting, module_methods, named_tuples
+from graphsafe.scan.models.functions import builtin_functions
 from graphsafe.scan.state import own_changes, writes
 from graphsafe.scan.state.cached_entries import may_drop_results
 from graphsafe.scan.symbols.index import dotted

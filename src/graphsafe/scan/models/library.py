@@ -36,9 +36,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.models import (
-    builtin_functions,
     formatting,
-    handed_functions,
     library_models,
     named_calls,
     named_tuples,
@@ -49,8 +47,8 @@ from graphsafe.scan.models import (
     protocols,
     runtime_objects,
     spelled_out,
-    torch_functions,
 )
+from graphsafe.scan.models.functions import builtin_functions, handed_functions, torch_functions
 
 _INTEGERS = "uint8 int8 int16 int32 int64 short int long uint16 uint32 uint64".split()
 _FLOATS = "float16 float32 float64 bfloat16 half float double float8_e4m3fn float8_e5m2 float8_e4m3fnuz".split()

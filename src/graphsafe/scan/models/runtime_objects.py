@@ -25,7 +25,7 @@ from graphsafe.scan.domain.values import (
     options,
 )
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.hazards import side_stream
+from graphsafe.scan.hazards.streams import side_stream
 from graphsafe.scan.models import formatting, library_models, module_methods, named_calls, operations
 from graphsafe.scan.models.op_arguments import device_named
 from graphsafe.scan.state import writes

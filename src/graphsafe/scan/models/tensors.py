@@ -38,14 +38,8 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import fixed_device, refills
-from graphsafe.scan.models import (
-    captured_calls,
-    handed_functions,
-    named_calls,
-    numpy_reads,
-    operations,
-    training_functions,
-)
+from graphsafe.scan.models import captured_calls, named_calls, numpy_reads, operations
+from graphsafe.scan.models.functions import handed_functions, training_functions
 from graphsafe.scan.models.op_arguments import device_named, dtype_named, fits_tensors, may_be_true
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.state.own_changes import own_change

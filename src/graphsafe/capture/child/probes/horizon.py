@@ -17,10 +17,17 @@ from dataclasses import replace
 from graphsafe.capture.answers.probes import StateWrites
 from graphsafe.capture.child.lines.clocks import A_DAY, LATER, clocks_ahead
 from graphsafe.capture.child.lines.operations import Operation, Unnamed, calls_of, name_of_path, texts_of
-from graphsafe.capture.child.probes import host_trials
-from graphsafe.capture.child.probes.counters import BEFORE, SETTLING_STEPS, Counters, Settled, around, first_departing
-from graphsafe.capture.child.probes.refresh_calls import RefreshCalls
-from graphsafe.capture.child.probes.step_ahead import EARLY, StepAhead
+from graphsafe.capture.child.probes.further import host_trials
+from graphsafe.capture.child.probes.further.counters import (
+    BEFORE,
+    SETTLING_STEPS,
+    Counters,
+    Settled,
+    around,
+    first_departing,
+)
+from graphsafe.capture.child.probes.further.refresh_calls import RefreshCalls
+from graphsafe.capture.child.probes.further.step_ahead import EARLY, StepAhead
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import (
     Bindings,

@@ -46,7 +46,6 @@ from graphsafe.scan.models import (
     captured_calls,
     containers,
     distributions,
-    handed_functions,
     library,
     module_methods,
     named_calls,
@@ -56,9 +55,8 @@ from graphsafe.scan.models import (
     platforms,
     runtime_objects,
     tensors,
-    torch_functions,
-    training_functions,
 )
+from graphsafe.scan.models.functions import handed_functions, torch_functions, training_functions
 from graphsafe.scan.models.op_arguments import tensors_in
 from graphsafe.scan.sources.node_memo import source_text
 from graphsafe.scan.state import module_modes, own_changes, writes

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from graphsafe.scan.domain.record import HOOK, PASSING_HOOK
 from graphsafe.scan.domain.values import Value
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.models import torch_functions
+from graphsafe.scan.models.functions import torch_functions
 from graphsafe.scan.symbols.overrides import is_of_tests
 from graphsafe.scan.symbols.project_files import Files
 

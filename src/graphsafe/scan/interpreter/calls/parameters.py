@@ -32,13 +32,13 @@ from graphsafe.scan.domain.values import (
     without_none,
 )
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.hazards import side_stream
+from graphsafe.scan.hazards.streams import side_stream
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.calls.contexts import context
 from graphsafe.scan.interpreter.calls.fed_modules import feeds_tensor_module
 from graphsafe.scan.interpreter.calls.parameter_usage import is_used_as_tensor, moves_parts, names_of_sizes
 from graphsafe.scan.models import numpy_reads
-from graphsafe.scan.models.training_functions import trains
+from graphsafe.scan.models.functions.training_functions import trains
 from graphsafe.scan.symbols.blocks import Definition, parameters
 from graphsafe.scan.symbols.declared_fields import declared_in, declared_on_host
 from graphsafe.scan.symbols.index import FunctionFacts, dotted, is_none

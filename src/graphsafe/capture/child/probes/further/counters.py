@@ -19,8 +19,8 @@ from itertools import chain, count
 from types import CodeType, FrameType
 from typing import Any, TypeGuard
 
-from graphsafe.capture.child.probes.counting_arrays import CountingArrays
-from graphsafe.capture.child.probes.growing_lists import GrowingLists
+from graphsafe.capture.child.probes.further.counting_arrays import CountingArrays
+from graphsafe.capture.child.probes.further.growing_lists import GrowingLists
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import Bindings, ReachableState, held_at, put_back_host, reach_with_refresh, walk
 from graphsafe.capture.child.state.containers import Slot

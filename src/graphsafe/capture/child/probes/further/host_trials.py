@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import torch
 
 from graphsafe.capture.child.compare import difference
-from graphsafe.capture.child.probes.step_ahead import StepAhead
+from graphsafe.capture.child.probes.further.step_ahead import StepAhead
 from graphsafe.capture.child.state import inputs_of, tensors_in_arguments
 from graphsafe.capture.child.vary import generator_for, proposals
 from graphsafe.capture.device.modes import outside_modes

@@ -1,0 +1,1 @@
+"""Side streams, and copies on them."""

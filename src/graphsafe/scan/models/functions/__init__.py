@@ -1,0 +1,1 @@
+"""The results of functions of Python, of PyTorch and of training loops."""
