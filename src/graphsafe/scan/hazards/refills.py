@@ -16,7 +16,9 @@ from graphsafe.scan.sources.source import parse
 
 _HOST_WAITS = frozenset("synchronize query item tolist cpu".split())
 "Methods after which the host knows that earlier work is complete."
-_ANY_WAIT = re.compile(rf"\.(?:{'|'.join(sorted(_HOST_WAITS))})\(")
+_ANY_WAIT = re.compile(rf"\.(?:{'|'.join(sorted({*_HOST_WAITS, 'numpy'}))})\(")
+"""Matches calls that may wait. `numpy()` itself does not wait, but code often calls it on a tensor whose copy to the
+host is complete."""
 _FILLS = re.compile(r"(?:\[.{0,200}?\]\s*=[^=]|\.(?:copy_|fill_|zero_|(?:uniform|normal|random)_|numpy)\()")
 "Matches the code after a host tensor's name if that code writes into the tensor."
 _LOOPS = ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.GeneratorExp
