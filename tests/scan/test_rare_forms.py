@@ -107,3 +107,22 @@ def test_a_relative_import_leads_to_the_step_of_another_file(tmp_path: Path) -> 
 def test_an_element_of_the_unique_values_is_an_index(scan: Scan, ids: str, found: bool) -> None:
     source = STEP.format(line=f"for one in {ids}:", body="    y = x[one]")
     assert (("GS101", "y = x[one]") in scan(source)) is found
+
+
+@pytest.mark.parametrize("given", ["net, (x,)", "callables=net, sample_args=(x,)", "(net,), ((x,),)", "*nets"])
+def test_new_weights_for_a_graphed_callable(tmp_path: Path, given: str) -> None:
+    source = f"""\
+import torch
+
+
+class Runner:
+    def __init__(self, net, x, nets=()):
+        self.net = net
+        self.run = torch.cuda.make_graphed_callables({given})
+
+    def load(self, state):
+        self.net.load_state_dict(state, assign=True)
+"""
+    (tmp_path / "code.py").write_text(source)
+    found = [(one.code, one.location.line) for one in scan_paths([tmp_path], Config(root=tmp_path)).findings]
+    assert found == ([] if given == "*nets" else [("GS711", 10)])

@@ -4,7 +4,7 @@ The graph keeps using the old weights."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 
 from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.naming import BY_MODE
@@ -144,14 +144,18 @@ def _other_weights(table: GraphTensors) -> Iterator[Line]:
     for name, function in table.functions.items() if table.replaying else ():
         if name in table.preparing and name not in table.replaying:
             continue
-        inside = turned_over(function)
-        for _, node in own_nodes(function):
-            changed = _weight_put(node)
-            variable = changed.partition(".")[0] if changed is not None else ""
-            changed = inside.get(variable, changed)
-            if changed is not None and any(f"{changed}.".startswith(f"{module}.") for module in called):
-                assert isinstance(node, (ast.expr, ast.stmt))
-                yield Line(name, "weights-rebound", node, ast.unparse(node))
+        yield from _weights_put(name, function, called)
+
+
+def _weights_put(name: str, function: Function, modules: Set[str]) -> Iterator[Line]:
+    """Yield lines of a function that assign a new tensor to a part of one of these modules."""
+    parts = turned_over(function)
+    for _, node in own_nodes(function):
+        changed = _weight_put(node) or ""
+        changed = parts.get(changed.partition(".")[0], changed)
+        if any(f"{changed}.".startswith(f"{module}.") for module in modules):
+            assert isinstance(node, (ast.expr, ast.stmt))
+            yield Line(name, "weights-rebound", node, ast.unparse(node))
 
 
 def _other_memory(found: Tables, table: GraphTensors) -> Iterator[Line]:
@@ -332,16 +336,15 @@ def _of_graphed_callables(found: Tables) -> Iterator[Line]:
     graphs. The module may also be an attribute: `self.net = net` in the function with this call."""
     for name, function, _ in found.functions:
         calls = [call for call in own(function, ast.Call) if called_name(call) == "make_graphed_callables"]
-        graphed = {place(one) for call in calls for one in elements(call.args[0])} if calls else set()
+        named = [word.value for call in calls for word in call.keywords if word.arg == "callables"]
+        given = [*named, *(one for call in calls for one in call.args[:1])]
+        graphed = {place(one) for value in given for one in elements(value)}
         pairs = [pair for made in own(function, ast.Assign) if graphed for pair in bindings(made)]
         graphed |= {place(target) for target, value in pairs if place(value) in graphed}
-        others = [one for one in found.functions if one[0] != name and class_of(found, one[0]) == class_of(found, name)]
-        for other, method, _ in others if graphed else ():
-            for _, node in own_nodes(method):
-                changed = _weight_put(node) or ""
-                if any(f"{changed}.".startswith(f"{one}.") for one in graphed if one and one.startswith("self.")):
-                    assert isinstance(node, (ast.expr, ast.stmt))
-                    yield Line(other, "weights-rebound", node, ast.unparse(node))
+        modules = {text for text in graphed if text is not None and text.startswith("self.")}
+        for other, method, _ in found.functions if modules else ():
+            if other != name and class_of(found, other) == class_of(found, name):
+                yield from _weights_put(other, method, modules)
 
 
 def is_optimizer_step(call: ast.Call) -> bool:
