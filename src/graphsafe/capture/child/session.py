@@ -149,13 +149,20 @@ class Session:
                 self.step()
             self.seed(FIRST_SEED + self.job.warmup - 1)
 
+    @contextmanager
+    def refreshing(self, seed: int) -> Iterator[Callable[..., Any]]:
+        """Give the target's refresh to a block that calls it. Raises TargetError if a call fails."""
+        assert self.subject.refresh is not None
+        with users_code("step", "refresh failed", defined_at(self.subject.refresh)), seeded_entropy(seed):
+            yield self.subject.refresh
+
     def put_inputs(self, k: int, seed: int | None = None) -> None:
         """Set the inputs of replay `k`, and seed everything with `seed`, or with `k` if there is no `seed`. With a
         refresh, `k` is always the seed."""
         if self.subject.refresh is not None:
             self.seed(k)
-            with users_code("step", "refresh failed", defined_at(self.subject.refresh)), seeded_entropy(k):
-                self.subject.refresh(self.subject.args, self.subject.kwargs, k)
+            with self.refreshing(k) as refresh:
+                refresh(self.subject.args, self.subject.kwargs, k)
         elif self.sets:
             inputs = inputs_of(self.subject)
             for path, values in self.sets[k - 1].items():

@@ -173,7 +173,7 @@ class Interpreter:
         if hot:
             self.note_call(frame, node, ref, facts.line)
         arguments = decorators.passed_on(self, function, behind_partial(function, arguments))
-        is_shown = draws_pictures(qualified) or self._shows_itself(frame, ref, qualified)
+        is_shown = draws_pictures(qualified) or self._shows_itself(frame, ref)
         guarded = frame.guard is not None or bool(frame.unlikely) or is_shown
         once = not guarded and bool(frame.lazy) and is_filled_here(frame)
         depth = 1 if frame.hot else frame.depth + 1
@@ -188,13 +188,13 @@ class Interpreter:
         seldom = frame.guard is None and frame.unlikely == frame.seldom
         return self.read(call, guarded, once, out_of_scope, straight_line.contains(frame, node), seldom)
 
-    def _shows_itself(self, frame: Frame, ref: str, qualified: str) -> bool:
+    def _shows_itself(self, frame: Frame, ref: str) -> bool:
         """Return whether a method of an environment calls `render`. An environment does so for people who watch. A
         script's loop that calls `render` does so in each step."""
-        owner, _, name = qualified.rpartition(".")
-        cls = f"{ref.partition('::')[0]}::{owner}"
-        is_own = name == "render" and bool(owner) and frame.owner is not None
-        return is_own and all(self.project.find_method(cls, one) for one in ("reset", "step"))
+        if frame.owner is None or not ref.endswith(".render"):
+            return False
+        cls = ref.removesuffix(".render")
+        return all(self.project.find_method(cls, one) for one in ("reset", "step"))
 
     def read(
         self,

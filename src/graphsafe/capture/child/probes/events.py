@@ -26,7 +26,7 @@ _TURNS = 2
 "The number of times that each event happens at least."
 _MOST_TURNS = 12
 """The number of times that each event happens if time allows. An event may change memory only at a later time, such as
-the third end of an epoch. Later results are in the report only if they differ."""
+the third end of an epoch. From the second time on, results are in the report only if they differ."""
 _CPU_SECONDS, _SECONDS = 1.0, 5.0
 "After `_TURNS`, the reference runs no further event after this many seconds of CPU time, or of total time."
 
@@ -87,15 +87,15 @@ def in_turn(session: Session) -> Iterator[tuple[int, str]]:
 
 def fire_all(session: Session, then: Callable[[int], None]) -> str | None:
     """Run the events in turn. After each, call `then` with the index of the next inputs. Return the first failure.
-    If an event fails only the second time, it cannot happen repeatedly. Such an error does not count as a failure, but
-    no further event is run."""
-    time_left = TimeLeft(_CPU_SECONDS, _SECONDS)
+    If an event fails only when it is repeated, the error does not count as a failure, but no further event is run."""
+    time_left = None
     for number, name in in_turn(session):
-        is_again = number >= len(session.subject.events)
-        if number == _TURNS * len(session.subject.events):
-            time_left = TimeLeft(_CPU_SECONDS, _SECONDS)
-        if number >= _TURNS * len(session.subject.events) and session.ranks.any(time_left.used() > 1):
-            return None
+        turn = number // len(session.subject.events)
+        is_again = turn > 0
+        if turn >= _TURNS:
+            time_left = time_left or TimeLeft(_CPU_SECONDS, _SECONDS)
+            if session.ranks.any(time_left.used() > 1):
+                return None
         try:
             fire(session, number, name)
         except TargetError as error:

@@ -165,7 +165,7 @@ class _Ahead(StepAhead):
         """Run further steps until a step departs from the captured path or fails. Return the number of steps before
         this step, and the error if the step failed."""
         time_left, held, reset_at = TimeLeft(cpu_seconds, _SECONDS), 0, -1
-        self._turns = []
+        self._turns, self._settled = [], None
         for number in range(1, self._most + 1):
             if self.session.ranks.any(time_left.is_over(held)):
                 break
@@ -235,14 +235,14 @@ class _Ahead(StepAhead):
             return
         self.under, self.number = "further steps", self._last or self.number
         # Calls lead on from the current state only if the jumps before have left nothing behind.
-        if not self.one_more_step() or (self.departure is not None and not self.is_known_path()):
+        if not self.one_more_step() or self.departs():
             self.departure = None
             return
         self.is_prepared, calls = True, RefreshCalls(self.session, self.number)
         try:
             for self.number in calls.changes(TimeLeft(_CPU_SECONDS_CALLS, _SECONDS)):
                 self._compared_step()
-                if self.departure is not None and not self.is_known_path():
+                if self.departs():
                     return
         except (TargetError, RuntimeError):
             self.departure = None  # the data came to their end, or a position is beyond its buffer
@@ -254,7 +254,7 @@ class _Ahead(StepAhead):
         self.number = self._last + ahead
         if not self.one_more_step():
             return None
-        is_known = self.departure is None or self.is_known_path()
+        is_known = not self.departs()
         self.departure = None
         return is_known if counters.are_ahead(ahead + 1) else None
 
@@ -266,7 +266,7 @@ class _Ahead(StepAhead):
             self.number = self._last + ahead
             if not self.one_more_step():  # a position is beyond its buffer
                 return False
-            if self.departure is not None and not self.is_known_path():
+            if self.departs():
                 if steps.start > 0 and ahead < steps.start + BEFORE:
                     self.departure = None
                 return False

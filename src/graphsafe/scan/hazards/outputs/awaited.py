@@ -16,12 +16,12 @@ _SIDE_BY_SIDE = re.compile(r"(^|\.)(gather|create_task|ensure_future|start_soon|
 
 
 def lines(found: Tables) -> Iterator[Line]:
-    calls = inside(found.tree, ast.Call)
+    replaying = [(name, table) for table in found.all for name in sorted(table.replaying)]
+    coroutines = [one for one in replaying if isinstance(one[1].functions[one[0]], ast.AsyncFunctionDef)]
+    calls = inside(found.tree, ast.Call) if coroutines else ()
     if any(_SIDE_BY_SIDE.search(dotted(call.func) or "") for call in calls):
-        for table in found.all:
-            for name in sorted(table.replaying):
-                if isinstance(table.functions[name], ast.AsyncFunctionDef):
-                    yield from _in_coroutine(name, table)
+        for name, table in coroutines:
+            yield from _in_coroutine(name, table)
 
 
 def _in_coroutine(name: str, table: GraphTensors) -> Iterator[Line]:

@@ -18,6 +18,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     stored_names,
 )
 from graphsafe.scan.hazards.graph_tensors import Tables
+from graphsafe.scan.hazards.outputs.kept_outputs import put
 from graphsafe.scan.sources.node_memo import inside
 
 _JOINS = frozenset(("stack", "cat", "concat", "hstack", "vstack"))
@@ -29,9 +30,9 @@ def lines(found: Tables) -> Iterator[Line]:
         replays = [*filter(is_plain_replay, own(function, ast.Call))]
         parents = parents_in(function) if replays else {}
         for call in own(function, ast.Call) if replays else ():
-            value = call.args[0] if len(call.args) == 1 else None
-            holder = call.func.value if isinstance(call.func, ast.Attribute) else None
-            if called_name(call) != "append" or not isinstance(value, ast.Name) or not isinstance(holder, ast.Name):
+            holder, held = put(call, {"append"})
+            value = held[0] if held else None
+            if not isinstance(value, ast.Name) or not isinstance(holder, ast.Name):
                 continue
             loops = {shared_loop(call, one, parents) for one in replays if run_together(call, one, parents)} - {None}
             changed = {text for loop in loops if loop is not None for text in stored_names(ast.walk(loop))}
@@ -43,6 +44,6 @@ def _joins(function: Function, kept: str) -> bool:
     """Return whether a function joins the elements of a list into one tensor: `torch.stack(kept)`, or `[torch.stack(x)
     for x in zip(*kept)]`."""
     joining = [call for call in own(function, ast.Call) if called_name(call) in _JOINS]
-    lists = [one for one in own(function, ast.ListComp) if any(call in joining for call in ast.walk(one.elt))]
-    others = [one for one in own(function, ast.GeneratorExp) if any(call in joining for call in ast.walk(one.elt))]
-    return any(name.id == kept for part in (*joining, *lists, *others) for name in inside(part, ast.Name))
+    loops: list[ast.ListComp | ast.GeneratorExp] = [*own(function, ast.ListComp), *own(function, ast.GeneratorExp)]
+    around = [one for one in loops if any(call in joining for call in ast.walk(one.elt))]
+    return any(name.id == kept for part in (*joining, *around) for name in inside(part, ast.Name))

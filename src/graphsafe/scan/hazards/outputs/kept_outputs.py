@@ -268,12 +268,9 @@ def _is_of_object(holder: ast.expr, line: ast.AST, parents: Parents) -> bool:
     text = place(holder) or ""
     owner = text.partition(".")[0]
     loops = [one for one in ancestors(line, parents) if isinstance(one, ast.For)]
-    held = (
-        any(place(inner) == "self" for inner in inside(loop.iter, ast.Name))
-        for loop in loops
-        if owner in {name.id for name in inside(loop.target, ast.Name)}
-    )
-    return text.startswith("self.") or ("." in text and any(held))
+    visited = (loop.iter for loop in loops if owner in stored_names(inside(loop.target, ast.Name)))
+    is_held = any(name.id == "self" for part in visited for name in inside(part, ast.Name))
+    return text.startswith("self.") or ("." in text and is_held)
 
 
 def _is_same_call(call: ast.Call, made: ast.expr) -> bool:

@@ -62,8 +62,7 @@ def _assigned(frame: Frame, test: ast.expr) -> Iterator[ast.expr]:
 def _option_off(value: ast.expr) -> str | None:
     """Return the name of an option that code reads with a default that is off: `cfg.get("noise", False)`,
     `getattr(args, "noise", None)`."""
-    call = last_name(value.func) if isinstance(value, ast.Call) else ""
-    if call not in ("get", "getattr") or not isinstance(value, ast.Call) or len(value.args) < 2:
+    if not isinstance(value, ast.Call) or last_name(value.func) not in ("get", "getattr") or len(value.args) < 2:
         return None
     name, default = value.args[-2:]
     is_off = isinstance(default, ast.Constant) and default.value in (None, False, 0)

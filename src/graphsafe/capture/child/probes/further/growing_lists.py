@@ -29,9 +29,9 @@ class GrowingLists:
     def look(self, reach: ReachableState, number: int, paths: Collection[str]) -> None:
         """Find the lists among `paths` that have grown since they were read. `reach` is the state after step
         `number`."""
-        # A second series of further steps begins again with step 1.
-        lists = {path: found for path, found in reach.sized.items() if type(found) is list and number > self._number}
-        for path, found in lists.items():
+        for path, found in reach.sized.items():
+            if type(found) is not list:
+                continue
             length = len(found)
             by, rest = divmod(length - self._first.get(path, length), number - self._number)
             if path in paths and 0 < by <= _MOST_AT_ONCE and not rest and {*map(type, found[-by:])} <= {*_SMALL}:

@@ -26,7 +26,7 @@ def change_files(ahead: StepAhead) -> None:
         for varied in variations:
             with varied():
                 is_steady = ahead.one_more_step() and is_steady
-            is_steady = is_steady and (ahead.departure is None or ahead.is_known_path())
+            is_steady = is_steady and not ahead.departs()
             ahead.departure = None
         if is_steady:
             ahead.files.leave_out(path)
@@ -36,7 +36,7 @@ def draw_rarely(ahead: StepAhead) -> None:
     """Let the host draw its lowest and its highest numbers, because of tests such as `random.random() < 0.001`."""
     ahead.under = "rare random numbers on the host"
     for ahead.session.highest_draws in (False, True):
-        if ahead.one_more_step() and ahead.departure is not None and not ahead.is_known_path():
+        if ahead.one_more_step() and ahead.departs():
             break
     ahead.session.highest_draws = None
 

@@ -17,17 +17,14 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.child.entropy import seeded_entropy
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import (
     ReachableState,
-    defined_at,
     held_at,
     reach_with_refresh,
     reachable_state,
 )
 from graphsafe.capture.child.state.values import SCALARS
-from graphsafe.capture.child.targets import users_code
 from graphsafe.capture.child.time_left import TimeLeft
 from graphsafe.capture.device.modes import outside_modes
 
@@ -77,12 +74,11 @@ class RefreshCalls:
         """Return the number of calls after which the next step should run, after the first `done` calls. Return None if
         the calls end."""
         subject = self._session.subject
-        assert subject.refresh is not None
-        with users_code("step", "refresh failed", defined_at(subject.refresh)), seeded_entropy(done):
+        with self._session.refreshing(done) as refresh:
             for calls in range(done + 1, _MOST_CALLS + 1):
                 if calls > self._most or time_left.used() > 1 or _most_memory() - self._bytes > _MOST_BYTES:
                     break
-                subject.refresh(subject.args, subject.kwargs, self._number + calls)
+                refresh(subject.args, subject.kwargs, self._number + calls)
                 most = _MANY if calls <= _LEARNING else _MOST_CHANGES
                 is_new = _is_new(self._values, most) | (calls % _EVERY == 0 and _is_new(self._tensors, most))
                 if calls == _LEARNING and self._is_plain():

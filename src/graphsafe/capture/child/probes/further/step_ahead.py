@@ -106,6 +106,11 @@ class StepAhead:
             return False
         return True
 
+    def departs(self) -> bool:
+        """Return whether the current step takes a path that no further step took before. A departure to a known path
+        is forgotten."""
+        return self.departure is not None and not self.is_known_path()
+
     def is_known_path(self) -> bool:
         """Return whether a further step took the current step's path before. The departure is then forgotten."""
         if tuple(self._path) not in self._paths:
