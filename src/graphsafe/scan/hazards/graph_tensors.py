@@ -267,7 +267,8 @@ def _read_by(node: ast.AST) -> list[ast.expr]:
     """Return the operands that a call, an operator or an assignment reads."""
     if isinstance(node, ast.Call):
         # In `model(*self.inputs)`, the tuple of inputs counts as one tensor.
-        return [value.value if isinstance(value, ast.Starred) else value for value in arguments_of(node)]
+        given = [value.value if isinstance(value, ast.Starred) else value for value in arguments_of(node)]
+        return [part for value in given for part in elements(value)]
     if isinstance(node, ast.BinOp):
         return [node.left, node.right]
     return [node.value] if isinstance(node, ast.Assign) else []

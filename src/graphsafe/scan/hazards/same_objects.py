@@ -1,5 +1,6 @@
 """Local names that stand for the same object as an attribute or an entry. After `v = self.buffers`, `v` stands for
-`self.buffers`. If `self.x = x` stores a tensor that the function has captured, `x` stands for `self.x`.
+`self.buffers`. If `self.x = x` stores a tensor that the function has captured, `x` stands for `self.x`. In a function
+that captures, a name may also stand for views of attributes: `x = self.x[:n]`, `inputs = (self.x[:n], self.y[:n])`.
 
 Methods of one class may have different local names for the same tensors.
 """
@@ -26,11 +27,12 @@ from graphsafe.scan.hazards.graph_syntax import (
     parents_in,
     place,
     stored_names,
+    viewed,
     with_statements,
 )
 from graphsafe.scan.hazards.graph_tensors import bindings
 from graphsafe.scan.sources.node_memo import children, inside, memoize_on_node
-from graphsafe.scan.symbols.index import dotted
+from graphsafe.scan.symbols.index import dotted, elements
 
 _NESTED = ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda
 _BRANCHES = (*LOOPS, *_NESTED, ast.If, ast.Try, ast.ExceptHandler, ast.match_case)
@@ -57,6 +59,9 @@ class SameObjects:
     stored: Mapping[str, SameObject]
     """Names that are assigned to a place: `self.x = x`. The function contains a capture, and does not use
     the place before this assignment."""
+    views: Mapping[str, SameObject]
+    """Names that are assigned only once, from views of attributes. The function contains a capture. Here, a *place* is
+    the source code of the view."""
 
     def meant(self, text: str, line: int) -> str:
         """Return the full name of a place: `self.model.step` for `model.step` if `model` stands for `self.model`."""
@@ -84,8 +89,23 @@ def same_objects(function: Function) -> SameObjects:
             owners = [bound[text] for text in _owners(value)]
             if len(made) == 1 and all(len(one) <= 1 and all(two.line < line for two in one) for one in owners):
                 taken[target.id] = SameObject(held, made[0].line, made[0].end)
-    is_capturing = any(map(captures, with_statements(function)))
-    return SameObjects(taken, _stored(function, parents, bound) if is_capturing else {})
+    if not any(map(captures, with_statements(function))):
+        return SameObjects(taken, {}, {})
+    views = {
+        target.id: SameObject(ast.unparse(value), made.line, made.end)
+        for _, target, value in _pairs(parents)
+        if isinstance(target, ast.Name) and _shows_attributes(value)
+        for made in bound[target.id][:1]
+        if len(bound[target.id]) == 1
+    }
+    return SameObjects(taken, _stored(function, parents, bound), views)
+
+
+def _shows_attributes(value: ast.expr) -> bool:
+    """Return whether an expression is a view of an attribute, or a tuple of such views and of attributes."""
+    parts = elements(value)
+    names = [viewed(part) or "" for part in parts]
+    return all(head(name) == "self" for name in names) and any(place(part) is None for part in parts)
 
 
 def _stored(
@@ -215,6 +235,7 @@ def _replaced(function: Function) -> Iterator[tuple[ast.Name, str]]:
     """
     same = same_objects(function)
     names = {name: one for name, one in {**same.stored, **same.taken}.items() if head(one.place) == "self"}
+    names.update({name: one for name, one in same.views.items() if name not in names})
     nodes = [node for _, node in own_nodes(function)] if names else []
     given = {node.arg for node in nodes if isinstance(node, ast.arg)} - stored_names(nodes)
     binding = {
@@ -229,6 +250,6 @@ def _replaced(function: Function) -> Iterator[tuple[ast.Name, str]]:
         if isinstance(node.ctx, ast.Load):
             is_meant = node.lineno > one.end
         else:
-            is_meant = isinstance(node.ctx, ast.Store) and node.lineno >= one.line and node.id not in same.taken
+            is_meant = isinstance(node.ctx, ast.Store) and node.lineno >= one.line and one is same.stored.get(node.id)
         if is_meant:
             yield node, one.place

@@ -96,7 +96,7 @@ class _Compared:
             raise
         except Exception as error:
             self._result = replace(self._result, error=Error(describe(error)))
-        if self._result.moved:
+        if self._result.moved and self._session.works():
             lines = lines_that_rebind(self._session, self._result.moved, self._moved_at)
             self._result = replace(self._result, moved_by=tuple(lines))
         return self._result
