@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from graphsafe.scan.domain.values import ClassValue
 from graphsafe.scan.domain.values import Function as FunctionValue
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards.graph_syntax import Function, called_name, loop_around, parents_in
@@ -33,7 +34,25 @@ def holds_steps(frame: Frame, loop: ast.For | ast.AsyncFor | ast.While) -> bool:
     if any(loop.lineno < first <= last for first in frame.step_loops):
         return True
     calls = inside(loop, ast.Call) if frame.composes else ()
-    if any(_MAKES.search(called_name(call)) for call in calls):
+    made = (frame.evaluate_quietly(call.func) for call in calls if _MAKES.search(called_name(call)))
+    if any(type(one) is not ClassValue or _takes_steps(frame, one.ref) for one in made):
         return False
     functions = (frame.evaluate_quietly(call.func) for call in calls)
     return any(type(one) is FunctionValue and frame.engine.loops_of(one.ref) is not None for one in functions)
+
+
+def _takes_steps(frame: Frame, cls: str) -> bool:
+    """Return whether a class is more than a record: a method of it captures or takes a step, or it has a base class
+    outside the project."""
+    project = frame.project
+    for owner in project.mro(cls):
+        facts = project.class_facts(owner)
+        if facts is None:
+            return True
+        refs = [f"{owner.partition('::')[0]}::{name}" for name in facts.methods.values()]
+        known = map(project.function_facts, refs)
+        if any(one is not None and one.captures for one in known) or any(
+            frame.engine.loops_of(ref) is not None for ref in refs
+        ):
+            return True
+    return False

@@ -172,7 +172,7 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
     top = os.path.commonpath(files.names) if files.names else ""
     scripts = [path for path in files.names if _is_script(os.path.relpath(path, top), files.data(path) or b"")]
     applied = frozenset(_applied(packages, files, public, scripts))
-    names = step_names(_taking_steps(packages, files))
+    names = step_names(dict(_taking_steps(packages, files)))
     loopers = [f"{name}(".encode() for name in sorted(all_loopers(files))]
     found: list[str] = []
     broken: dict[str, list[str]] = {}
@@ -242,13 +242,14 @@ def _with(packages: Mapping[str, Sequence[str]], files: Files, does: Callable[[b
             yield package
 
 
-def _taking_steps(packages: Mapping[str, Sequence[str]], files: Files) -> Iterator[bytes]:
-    """Yield the contents of the files that replay or train, except files that never run in steps (tests, examples)."""
+def _taking_steps(packages: Mapping[str, Sequence[str]], files: Files) -> Iterator[tuple[str, bytes]]:
+    """Yield the paths and contents of the files that replay or train, except files that never run in steps (tests,
+    examples)."""
     for package, paths in packages.items():
         for path in paths:
             data = files.data(path) or b""
             if takes_surely(data) and not _is_outside(path, package):
-                yield data
+                yield path, data
 
 
 def _is_outside(path: str, package: str) -> bool:

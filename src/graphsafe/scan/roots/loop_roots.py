@@ -64,7 +64,7 @@ _SCRIPT = re.compile(r"^(?:if|for|while|with|try)\b.*:$", re.M)
 def may_hold_loop(data: bytes, names: StepNames) -> bool:
     """Return whether a file may contain a loop around steps or a function that takes a step. Also return True for a
     script that calls such a function."""
-    if IS_RUN in data and names.may_be_called_in(data):
+    if IS_RUN in data and names.may_begin_in(data):
         return True
     may_take = may_take_step(data) or names.may_be_called_in(data) or GRAPHED in data
     may_take = may_take or any(one.encode() in data for one in LENGTHS)
@@ -168,7 +168,7 @@ class LoopRoots:
         """Yield the functions of a file that call functions with step loops, or make objects whose methods have step
         loops."""
         data = self._takers.engine.project.files.data(file.path) or b""
-        if MEASURES.search(file.module) or not (self.of(file) or self._takers.names.may_be_called_in(data)):
+        if MEASURES.search(file.module) or not (self.of(file) or self._takers.names.may_begin_in(data)):
             return
         names = [name for name in (*file.functions, *file.classes, *file.imports) if "." not in name]
         begun = [name.encode() + b"(" for name in names if name.encode() + b"(" in data and self._begins(file, name)]

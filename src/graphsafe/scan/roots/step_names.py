@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 from graphsafe.scan.domain.naming import MODEL
 from graphsafe.scan.hazards.graph_syntax import MEASURES
@@ -38,6 +39,7 @@ _BEFORE = re.compile(rb"(?<![\w.])(?:self\.)?_?\Z")
 This code is checked after the search, because a search that begins with fixed characters is three times as fast.
 """
 _LONGEST = len("self._")
+_IMPORT = re.compile(rb"^(?:from|import) .*", re.M)
 _WHILE = re.compile(rb"while .*:\n")
 "Matches a loop in which a module may call one of its parts until the result is complete."
 _SURE = b".replay(", b".backward(", *(f".{name}(".encode() for name in ENGINE_STEPS)
@@ -54,6 +56,15 @@ class StepNames:
     functions: frozenset[bytes] = frozenset()
     classes: frozenset[bytes] = frozenset()
     "Names of classes whose instances are called."
+    modules: frozenset[bytes] = frozenset()
+    "Names of the modules that define functions which certainly take a step."
+
+    def may_begin_in(self, data: bytes) -> bool:
+        """Return whether a script may make objects that take steps: it calls one of these functions, or it imports one
+        of these modules."""
+        return self.may_be_called_in(data) or any(
+            not self.modules.isdisjoint(re.findall(rb"\w+", line)) for line in _IMPORT.findall(data)
+        )
 
     def may_be_called_in(self, data: bytes) -> bool:
         return (bool(self.functions) and _calls_of(self.functions).search(data) is not None) or self.may_be_made_in(
@@ -83,13 +94,13 @@ def takes_surely(data: bytes) -> bool:
     return any(word in data for word in _SURE)
 
 
-def step_names(texts: Iterable[bytes]) -> StepNames:
+def step_names(sources: Mapping[str, bytes]) -> StepNames:
     """Return the names of the functions that replay, train or call an engine's step, or that call such a function of
-    their file. A text search finds them."""
+    their file. A text search finds them in the files that contain such calls, given by their paths."""
     functions: set[bytes] = set()
     classes: set[bytes] = set()
     derived: dict[bytes, set[bytes]] = {}
-    for data in texts:
+    for data in sources.values():
         for match in _DERIVED.finditer(data):
             for base in match[2].split(b","):
                 derived.setdefault(base.rpartition(b".")[2].strip(), set()).add(match[1])
@@ -102,7 +113,8 @@ def step_names(texts: Iterable[bytes]) -> StepNames:
         classes |= further
         waiting += further
     named = {name for name in functions - _CALLED_BY_OTHERS if not MEASURES.search(name.decode())}
-    return StepNames(frozenset(named), frozenset(classes))
+    modules = {Path(path).stem.encode() for path in sources} - {b"__init__"}
+    return StepNames(frozenset(named), frozenset(classes), frozenset(modules))
 
 
 def _taking(data: bytes) -> set[tuple[bytes, bytes]]:
