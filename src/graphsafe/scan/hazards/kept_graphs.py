@@ -24,8 +24,9 @@ from graphsafe.scan.hazards.graph_syntax import (
     place,
     stored_names,
     viewed,
+    written,
 )
-from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings
+from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings, targets
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import kept_names
 from graphsafe.scan.symbols.index import dotted, elements
@@ -148,8 +149,8 @@ def _taken_out(bundle: Bundle, graph: ast.expr, keys: frozenset[Key], made: list
 
 def results_of(table: GraphTensors, function: Function) -> Set[str]:
     """Return the names that one of the owner's functions uses for results that every replay overwrites: `self.out`,
-    `self.outs[]`, and `out` after `out = self.outs[n]`."""
-    found = set(table.overwritten)
+    `self.outs[]`, and `out` after `out = self.outs[n]` or `out, count = self.outs[n]`."""
+    found = {*table.overwritten, *landings(table)}
     if isinstance(table.scope, ast.ClassDef):
         found.update(text for one in table.functions.values() for text in _kept(one))
     stored = [name for name in own(function, ast.Name) if isinstance(name.ctx, ast.Store)]
@@ -157,14 +158,29 @@ def results_of(table: GraphTensors, function: Function) -> Set[str]:
     # A name that is bound again after the replay, as in `out = out.clone()`, may stand for another tensor.
     later = {name.id for name in stored if name.lineno > first > 0}
     names = [name.id for name in stored]
-    taken = {
-        target.id
-        for node in own(function, ast.Assign)
-        if viewed(node.value) in found - later
-        for target in node.targets
-        if isinstance(target, ast.Name) and names.count(target.id) == 1
-    }
-    return (found - later) | taken
+    found -= later
+    before = 0
+    while before < len(found):
+        before = len(found)
+        found |= {
+            target.id
+            for node in own(function, ast.Assign)
+            if viewed(node.value) in found
+            for target in targets(node)
+            if isinstance(target, ast.Name) and names.count(target.id) == 1
+        }
+    return found
+
+
+def landings(table: GraphTensors) -> Iterator[str]:
+    """Yield the attributes into which a replaying function copies an output: `self.host.copy_(self.out)`. The copies
+    after later replays overwrite them."""
+    for name in table.replaying:
+        for call in own(table.functions[name], ast.Call):
+            if called_name(call) == "copy_" and call.args and viewed(call.args[0]) in table.overwritten:
+                target = written(call)
+                if isinstance(target, ast.Attribute) and (place(target) or "").startswith("self."):
+                    yield ast.unparse(target)
 
 
 def _kept(function: Function) -> Iterator[str]:

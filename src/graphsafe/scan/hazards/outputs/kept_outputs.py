@@ -27,6 +27,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     with_views,
 )
 from graphsafe.scan.hazards.graph_tensors import Tables, bindings
+from graphsafe.scan.hazards.kept_graphs import landings
 from graphsafe.scan.hazards.outputs.givers import (
     COMPILED,
     Given,
@@ -85,6 +86,7 @@ def lines(found: Tables) -> Iterator[Line]:
         yield _line(name, replayed[name].value)
     yield from _kept_by_methods(found)
     yield from _kept_around(found)
+    yield from _landings_kept(found)
 
 
 def _line(function: str, node: ast.expr) -> Line:
@@ -104,6 +106,15 @@ def _kept_by_methods(found: Tables) -> Iterator[Line]:
                     if end_of(name) == called_name(call):
                         given = [one.arg for value, one in matched(call, method) if viewed(value) in table.overwritten]
                         yield from (_line(name, line) for line in _kept_of(method, {*given}, found))
+
+
+def _landings_kept(found: Tables) -> Iterator[Line]:
+    """Yield the lines that put a buffer for outputs, without a copy, into a container of the object:
+    `self.results.append(self.host)`."""
+    for table in found.all:
+        buffers = {*landings(table)}
+        for name, function in table.functions.items() if buffers else ():
+            yield from (_line(name, line) for line in _kept_of(function, buffers, found))
 
 
 def _kept_around(found: Tables) -> Iterator[Line]:
@@ -134,7 +145,7 @@ def _of_one_object(replay: ast.Call, outputs: Mapping[str, Sequence[Set[str]]], 
 
 
 def _kept_of(method: Function, given: Set[str], found: Tables) -> Iterator[ast.Call]:
-    """Yield the lines that put a parameter, without a copy, into a container of the method's object."""
+    """Yield the lines that put one of the given values, without a copy, into a container of the method's object."""
     parents = parents_in(method)
     for call in own(method, ast.Call) if given else ():
         holder, held = put(call)
