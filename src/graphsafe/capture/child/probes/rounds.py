@@ -29,7 +29,7 @@ from graphsafe.capture.child.probes.eager_rounds import (
 from graphsafe.capture.child.probes.round_paths import can_compare_continued
 from graphsafe.capture.child.probes.state import lines_that_rebind
 from graphsafe.capture.child.session import Session, load_values, opened
-from graphsafe.capture.child.state import defined_at, generators_of, moved_tensors, reachable_state
+from graphsafe.capture.child.state import defined_at, generators_of, inputs_of, moved_tensors, reachable_state
 from graphsafe.capture.child.targets import TargetError, describe
 from graphsafe.capture.shared.frames import error_frames
 from graphsafe.capture.shared.job import EAGER_ROUNDS, Channel, Job
@@ -86,8 +86,9 @@ class _Compared:
                 steps = load_values(self._session.channel.folder / GOING_ON)
                 before = self._result.number
                 self._compare(steps, inputs_of_continued_rounds(kept), kept, len(steps))
-                if not rounds.steps_write and not varied:
-                    # Steps write nothing here, so these rounds differ only because of the refresh.
+                if not varied and not (rounds.steps_write and inputs_of(self._session.subject)):
+                    # These rounds differ because of the refresh, unless steps write state. If a step without inputs
+                    # changes its state, this state is all that it reads.
                     self._result = replace(self._result, varied=_varied(steps[: self._result.number - before]))
         except TargetError as error:
             failure = Error(f"after replays {error.line}", frames=error_frames(error.__cause__))
