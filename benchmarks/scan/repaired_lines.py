@@ -157,6 +157,7 @@ def main() -> int:
             "seventeenth",
             "eighteenth",
             "nineteenth",
+            "twentieth",
         ),
         default="first",
         help="the set of labels",

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple, TypeGuard, TypeVar
 
 from graphsafe.report.model import Confidence
+from graphsafe.scan.sources.capture_calls import is_begin
 from graphsafe.scan.sources.node_memo import children, inside, memoize_on_node
 from graphsafe.scan.symbols.index import CAPTURE_ENDS, dotted
 
@@ -68,8 +69,9 @@ def captures_in(function: Function) -> Sequence[CaptureBlock]:
 
 def graphs_of(block: CaptureBlock) -> set[str]:
     """Return the names of the graphs into which a block captures: `self.graph`."""
-    calls = [item.context_expr for item in block.items if is_capture(item)]
-    names = {place(call.args[0]) for call in calls if isinstance(call, ast.Call) and call.args}
+    calls = [call for item in block.items if is_capture(item) and isinstance(call := item.context_expr, ast.Call)]
+    begun = [call.func.value for call in calls if isinstance(call.func, ast.Attribute) and is_begin(call)]
+    names = map(place, [*begun, *(call.args[0] for call in calls if call.args and not is_begin(call))])
     return {name for name in names if name is not None}
 
 
@@ -298,6 +300,14 @@ def is_view_of(node: ast.expr, text: str) -> bool:
             return True
         node = node.func if isinstance(node, ast.Call) else node.value
     return place(node) == text
+
+
+def moves_to_host(node: ast.expr) -> bool:
+    """Return whether an expression moves a tensor or a module to the host: `x.cpu()`, `x.to("cpu")`."""
+    method = called_name(node) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
+    return method == "cpu" or (
+        method == "to" and isinstance(node, ast.Call) and "'cpu'" in map(ast.unparse, arguments_of(node))
+    )
 
 
 def written(node: ast.AST | None) -> ast.expr | None:

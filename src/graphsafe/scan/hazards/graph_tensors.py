@@ -23,6 +23,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     head,
     is_plain_replay,
     is_view_of,
+    moves_to_host,
     own,
     own_names,
     own_nodes,
@@ -351,7 +352,8 @@ def _note_touches(found: GraphTensors, function: str, node: Function, known: Set
                 # Replacing an object also replaces its tensors: `self.state = State(h)`.
                 bound += [name for name in known if name.startswith(tuple(f"{text}." for text in bound))]
             for text in bound:
-                if text in known and not is_view_of(values.get(text, inner.value), text):
+                value = values.get(text, inner.value)
+                if text in known and (moves_to_host(value) or not is_view_of(value, text)):
                     found.bound.setdefault(text, []).append((function, inner))
 
 

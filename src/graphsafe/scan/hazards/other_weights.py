@@ -16,6 +16,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     calls_in,
     is_host,
     is_plain_replay,
+    moves_to_host,
     own,
     own_nodes,
     parents_in,
@@ -168,9 +169,7 @@ def _other_memory(found: Tables, table: GraphTensors) -> Iterator[Line]:
     for name, function in table.functions.items() if table.replaying else ():
         for call in calls_in([function]) if function not in table.captured else ():
             holder, _, method = (dotted(call.func) or "").rpartition(".")
-            is_moved = holder in modules and (
-                method == "cpu" or (method == "to" and "'cpu'" in map(ast.unparse, call.args))
-            )
+            is_moved = holder in modules and moves_to_host(call)
             is_loaded = holder in optimizers and method == "load_state_dict" and _keeps_state(table, holder)
             is_switched = holder in modules and method == "eval" and _depends_on_mode(found.tree)
             cast = _cast(call) if holder in modules else None
@@ -276,15 +275,27 @@ def turned_over(function: Function) -> Mapping[str, str]:
         for name, value in made.items()
         if name is not None and "." not in name and (text := _holder(value)).startswith("self.")
     }
+    parts |= {name: module for name, value in made.items() if name and (module := _walked_module(_listed(value)))}
     return parts | {
         name.id: holder
         for loop in own(function, ast.For)
         for target, walked in _walks(loop.target, made.get(place(loop.iter) or "", loop.iter))
-        for holder, _, walk in [(dotted(walked.func) or "").rpartition(".")]
-        if walk.removeprefix("named_") in ("parameters", "buffers", "modules", "children")
+        if (holder := _walked_module(walked)) is not None
         for name in elements(target)
         if isinstance(name, ast.Name)
     }
+
+
+def _walked_module(value: ast.expr) -> str | None:
+    """Return the module whose parts a call yields: `self.net` for `self.net.named_parameters()`."""
+    holder, _, walk = (dotted(value.func) or "").rpartition(".") if isinstance(value, ast.Call) else ("", "", "")
+    return holder if walk.removeprefix("named_") in ("parameters", "buffers", "modules", "children") else None
+
+
+def _listed(value: ast.expr) -> ast.expr:
+    """Return what a container is made of: `x.named_parameters()` for `dict(x.named_parameters())`."""
+    is_container = isinstance(value, ast.Call) and dotted(value.func) in ("dict", "list", "tuple")
+    return value.args[0] if isinstance(value, ast.Call) and is_container and value.args else value
 
 
 def _holder(value: ast.expr) -> str:
@@ -315,7 +326,7 @@ def _weight_put(node: ast.AST) -> str | None:
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
         holder, value = node.targets[0], node.value
         is_new = holder.attr == "data" or _makes_parameter(value)
-        return dotted(holder.value) if is_new and not is_host(value) else None
+        return _holder(holder.value) if is_new and not is_host(value) else None
     if not isinstance(node, ast.Call):
         return None
     if dotted(node.func) == "setattr" and len(node.args) == 3 and _makes_parameter(node.args[2]):

@@ -22,6 +22,7 @@ from graphsafe.scan.hazards import (
     lost_memory,
     made_twice,
     other_weights,
+    outer_names,
     reseeds,
     stale_replays,
     unproven_graphs,
@@ -109,6 +110,7 @@ def _changes(found: Tables) -> Iterator[Line]:
     for module in (
         changed_outside,
         other_weights,
+        outer_names,
         graph_keys,
         first_arguments,
         captured_rounds,

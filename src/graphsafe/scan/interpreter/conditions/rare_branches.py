@@ -39,7 +39,15 @@ def is_rare(frame: Frame, node: ast.If) -> bool:
     # Outside a loop, such a flag marks the first step, whose results later steps may keep.
     is_once = bool(frame.step_loops) and _clears_its_flag(node)
     is_left = is_once or _gives_up(node) or _is_for_script(frame, node)
-    return is_left or _holds(frame, node.test, asks_rarely) or _is_for_numbers(frame, node.test)
+    is_seldom = not _trains(node) and _holds(frame, node.test, asks_rarely)
+    return is_left or is_seldom or _is_for_numbers(frame, node.test)
+
+
+@memoize_on_node
+def _trains(node: ast.If) -> bool:
+    """Return whether a branch runs a backward pass. A loop that accumulates losses trains in such a branch: `if t %
+    length == 0: loss.backward()`."""
+    return any(last_name(call.func) == "backward" for one in node.body for call in inside(one, ast.Call))
 
 
 def _is_for_script(frame: Frame, node: ast.If) -> bool:
