@@ -106,10 +106,11 @@ class AttributeTables:
                 for option in options(value):
                     _add(self._engine.effects.constructed, (ref, name), in_any_call(option))
 
-    def given(self, ref: str, values: Mapping[str, Value]) -> None:
-        """Record the tensors and optimizers that a call passes to a constructor, under the constructor's parameters."""
+    def given(self, ref: str, values: Mapping[str, Value], captures: bool) -> None:
+        """Record the tensors and optimizers that a call passes to a constructor, under the constructor's parameters.
+        For a constructor that captures, also record objects, because the graph may contain their work."""
         for name, value in values.items():
-            for told in facts_of(value):
+            for told in facts_of(value, with_objects=captures):
                 _add(self._engine.effects.constructed, (ref, of_parameter(name)), told)
 
     def learn(self, constructions: Mapping[Key, Sequence[Value]]) -> None:
@@ -262,8 +263,7 @@ class AttributeTables:
             yield from (Call(method, owner, level=0) for method in self._factories(ref))
 
     def told(self, ref: str, constructor: str) -> Arguments:
-        """Return the tensors and optimizers that calls pass to a constructor. A parameter is left out if some calls
-        pass a host tensor and others do not."""
+        """Return the known values that calls pass to a constructor, but no tensors that are only sometimes on the host."""
         node = self._engine.project.function_node(constructor)
         given = {one.arg: self._given(ref, of_parameter(one.arg)) for one in (parameters(node) if node else ())}
         told = {name: join_all(without_unplaced(values)) for name, values in given.items() if agree(values)}

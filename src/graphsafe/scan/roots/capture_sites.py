@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from graphsafe.scan.hazards.graph_syntax import calls_in, captures_in
@@ -11,6 +12,8 @@ from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.blocks import parameters
 from graphsafe.scan.symbols.index import FileIndex
 from graphsafe.scan.symbols.project import Project
+
+_DEFINED = re.compile(rb"^\s*(?:def|class)\s+(\w+)", re.M)
 
 
 def capture_sites(project: Project, file: FileIndex) -> Iterator[str]:
@@ -22,7 +25,7 @@ def capture_sites(project: Project, file: FileIndex) -> Iterator[str]:
     if file.captures:
         yield f"{file.path}::"
     loopers = {*loopers_in(project.files.data(file.path) or b""), *_imported_loopers(project, file)}
-    helpers = {*_helpers(project, file), *loopers}
+    helpers = {*_helpers(project, file), *_imported_helpers(project, file), *loopers}
     if loopers and _is_called_at_module_level(project, file, loopers):
         yield f"{file.path}::"
     for facts in file.functions.values():
@@ -51,11 +54,33 @@ def _is_called_at_module_level(project: Project, file: FileIndex, names: set[str
 
 
 def _helpers(project: Project, file: FileIndex) -> Iterator[str]:
-    """Yield the names of the file's functions that capture one of their arguments."""
+    """Yield the names of the file's functions that capture one of their arguments. For a constructor, this is the name
+    of its class."""
     for facts in file.functions.values():
-        node = project.function_node(f"{file.path}::{facts.name}") if facts.captures else None
-        if node is not None and _calls_argument(node):
-            yield facts.name.rpartition(".")[2]
+        if _captures_argument(project, f"{file.path}::{facts.name}"):
+            yield facts.name.removesuffix(".__init__").rpartition(".")[2]
+
+
+def _imported_helpers(project: Project, file: FileIndex) -> Iterator[str]:
+    """Yield the names under which a file imports functions and classes that capture an argument."""
+    known = project.files.found_by("definitions in files that capture", _defined)
+    for name, target in file.imports.items():
+        binding = project.resolve(file, name) if target.rpartition(".")[2] in known else None
+        if binding is not None and binding.kind in ("function", "class"):
+            ref = binding.ref if binding.kind == "function" else project.find_method(binding.ref, "__init__")
+            if ref is not None and _captures_argument(project, ref):
+                yield name
+
+
+def _defined(data: bytes) -> Iterator[tuple[str, str]]:
+    for name in _DEFINED.findall(data) if b"cuda.graph(" in data or b".capture_begin(" in data else ():
+        yield name.decode(), ""
+
+
+def _captures_argument(project: Project, ref: str) -> bool:
+    facts = project.function_facts(ref)
+    node = project.function_node(ref) if facts is not None and facts.captures else None
+    return node is not None and _calls_argument(node)
 
 
 @memoize_on_node

@@ -117,9 +117,14 @@ def _note_passed(engine: Engine, ref: str, method: str, arguments: Arguments) ->
     kept = {attribute: passed[name] for attribute, name in kept_names(node).items() if name in passed}
     engine.attributes.passed(ref, {attribute: value for attribute, value in kept.items() if _is_object(value)})
     undeclared = {one.arg for one in parameters(node) if one.annotation is None}
-    engine.attributes.given(
-        ref, {name: value for name, value in passed.items() if name in undeclared or is_optimizer(value)}
-    )
+    facts = engine.project.function_facts(method)
+    captures = facts is not None and facts.captures
+    shown = {
+        name: value
+        for name, value in passed.items()
+        if name in undeclared or is_optimizer(value) or (captures and type(value) is Instance)
+    }
+    engine.attributes.given(ref, shown, captures)
 
 
 def _is_object(value: Value) -> bool:
