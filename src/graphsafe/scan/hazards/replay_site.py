@@ -242,7 +242,8 @@ class _Site:
             text = next((text for text in shown if text in self._overwritten), None)
             if text is None or place(holder) in self._outputs | self._inputs:
                 continue
-            outlives = is_handed or (place(holder) or "").startswith("self.") or place(holder) in self._outer
+            is_of_item = isinstance(holder, ast.Attribute) and place(holder.value) in self._items
+            outlives = is_handed or is_of_item or head(place(holder) or "") in {"self", *self._outer}
             before = [one for one in self._replays if one.lineno < node.lineno and self._compatible(node, one)]
             if any(outlives or self._shared_loop(node, replay) for replay in before):
                 yield _event("AttrWrite", "output-kept", node, text)

@@ -14,9 +14,11 @@ _SEEDS = frozenset(("manual_seed", "manual_seed_all"))
 
 
 def lines(found: Tables) -> Iterator[Line]:
+    methods = {name.rpartition(".")[2] for table in found.all for name in table.replaying}
+    replaying = {name for name in methods if found.functions_called(name) == 1}
     for name, function, _ in found.functions:
         calls = own(function, ast.Call)
-        replays = [call for call in calls if is_plain_replay(call)]
+        replays = [call for call in calls if is_plain_replay(call) or called_name(call) in replaying]
         for call in calls if replays else ():
             if called_name(call) not in _SEEDS or len(call.args) != 1:
                 continue

@@ -263,7 +263,7 @@ class AttributeTables:
             yield from (Call(method, owner, level=0) for method in self._factories(ref))
 
     def told(self, ref: str, constructor: str) -> Arguments:
-        """Return the known values that calls pass to a constructor, but no tensors that are only sometimes on the host."""
+        """Return the values that calls pass to a constructor, without tensors that only some calls have on the host."""
         node = self._engine.project.function_node(constructor)
         given = {one.arg: self._given(ref, of_parameter(one.arg)) for one in (parameters(node) if node else ())}
         told = {name: join_all(without_unplaced(values)) for name, values in given.items() if agree(values)}

@@ -25,7 +25,7 @@ from graphsafe.scan.roots.assumed_roots import (
     WAY,
 )
 from graphsafe.scan.roots.hot_roots import BY_LIBRARY, FORWARD, HOT_PATH_AROUND, METRIC
-from graphsafe.scan.sources.node_memo import memoize_method
+from graphsafe.scan.sources.node_memo import inside, memoize_method
 from graphsafe.scan.state.provenance import CONSTRUCTORS
 from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project, ref_of
@@ -223,6 +223,8 @@ class Regions:
             captures = self._captures_of(function)
             if captures and self._loops_after(function, at, max(captures)):
                 return False
+            if captures and function == ref and self._captured_before(ref, at, captures):
+                return False
             if not captures:
                 callers = self._calls.callers(function)
                 if not callers:
@@ -230,6 +232,17 @@ class Regions:
                 waiting += [(caller, called) for caller, called in callers if caller not in seen]
                 seen |= {caller for caller, _ in callers}
         return True
+
+    def _captured_before(self, ref: str, line: int, captures: Sequence[int]) -> bool:
+        """Return whether a line comes after conditional captures of its function: `if key not in self.graphs:
+        self.capture(key)`. The condition must not depend on an attribute that the line assigns."""
+        nodes = [inner for _, inner in self._nodes(ref)]
+        tests = [one for one in nodes if isinstance(one, ast.If) and (one.end_lineno or one.lineno) < line]
+        around = [one for one in tests for at in captures if one.lineno < at <= (one.end_lineno or 0)]
+        stored = [one for one in nodes if isinstance(one, ast.Attribute) and one.lineno == line]
+        changed = {one.attr for one in stored if isinstance(one.ctx, ast.Store)}
+        asked = {one.attr for test in around for one in inside(test.test, ast.Attribute)}
+        return len(around) == len(captures) and bool(changed) and changed.isdisjoint(asked)
 
     def _loops_after(self, ref: str, line: int, captured: int) -> bool:
         """Return whether a loop around a line begins after the last capture of the function."""

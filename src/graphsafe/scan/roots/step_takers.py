@@ -244,9 +244,7 @@ class FileTakers:
                 return _methods(self._engine, made, "__call__")
             binding = project.resolve(self._file, function.id) if function.id in self._file.imports else None
             return [binding.ref] if binding is not None and binding.kind == "function" else []
-        if not isinstance(function, ast.Attribute) or dotted(function.value) is None:
-            return []
-        if not self._may_mean_step(function.attr):
+        if not isinstance(function, ast.Attribute) or not self._may_mean_step(function.attr):
             return []
         classes = self._classes_of(function.value, around)
         found = _methods(self._engine, classes, function.attr)
@@ -255,7 +253,7 @@ class FileTakers:
         if classes:
             return _methods(self._engine, self._classes_of(function, around), "__call__")
         owners = [cls.methods[function.attr] for cls in self._file.classes.values() if function.attr in cls.methods]
-        if not owners and self._between:
+        if not owners and self._between and dotted(function.value) is not None:
             told = classes_of(project, self.node(around), function.value, function.attr)
             return _methods(self._engine, told, function.attr)
         return [f"{path}::{owners[0]}"] if len(owners) == 1 else []

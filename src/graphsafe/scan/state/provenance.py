@@ -101,6 +101,13 @@ def is_made_before_loops(frame: Frame, name: str) -> bool:
     return bool(bound) and all(node.lineno < min(frame.step_loops) for node in bound)
 
 
+def is_entry_of_object(frame: Frame, name: str) -> bool:
+    """Return whether a local name always stands for an entry of a table of `self`: `runner = self.runners[size]`."""
+    bound = all_bound(frame, name)
+    value = bound[0] if len(bound) == 1 else None
+    return isinstance(value, ast.Subscript) and (dotted(value.value) or "").startswith("self.")
+
+
 def is_plain_parameter(frame: Frame, name: str) -> bool:
     """Return whether a local name is a parameter that the function never reassigns."""
     if frame.node is None or name in _assignments(frame.node):

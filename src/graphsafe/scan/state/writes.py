@@ -36,6 +36,7 @@ from graphsafe.scan.state.filled_once import is_past_maximum
 from graphsafe.scan.state.provenance import (
     bound_expression,
     identified_by,
+    is_entry_of_object,
     is_fresh_result,
     is_lazy,
     is_made_along,
@@ -192,6 +193,7 @@ def outlasts(frame: Frame, owner: Instance, holder: str) -> bool:
         or frame.attributes.is_module(owner.ref)
         or is_plain_parameter(frame, root)
         or is_made_before_loops(frame, root)
+        or is_entry_of_object(frame, root)
     )
 
 

@@ -321,7 +321,8 @@ def _narrow_call(frame: Frame, env: dict[str, Value], test: ast.Call, branch: bo
                 return packed_sequences.of(Tensor("device" if value.device else "any", step=value.step))
             if branch and wanted and wanted <= {"int", "float", "bool", "str"}:
                 return Number()
-            return value
+            cls = _class_named(frame, test.args[-1]) if branch else None
+            return value if cls is None else Instance(cls.ref, step=value.step, declared=True)
         left = [option for option in options(value) if type_tests.is_a(option, wanted) is not (not branch)]
         if not branch and may_be_none(value) is not False:
             left.append(NONE)
@@ -337,11 +338,15 @@ def _pinned(value: Value) -> Value:
 def _as_subclass(frame: Frame, value: Instance, node: ast.expr) -> Value:
     """Return an object after an `isinstance` test for a subclass. Before the test, only an annotation has shown the
     object's class."""
+    wanted = _class_named(frame, node)
+    return replace(value, ref=wanted.ref) if wanted and value.ref in frame.project.mro(wanted.ref) else value
+
+
+def _class_named(frame: Frame, node: ast.expr) -> ClassValue | None:
+    """Return the class of the project that a name stands for, or None."""
     name = dotted(node)
-    wanted = frame.name(name) if name is not None and "." not in name else None
-    if type(wanted) is ClassValue and value.ref in frame.project.mro(wanted.ref):
-        return replace(value, ref=wanted.ref)
-    return value
+    named = frame.name(name) if name is not None and "." not in name else None
+    return named if type(named) is ClassValue else None
 
 
 def _update(frame: Frame, env: dict[str, Value], node: ast.expr, change: object) -> None:
