@@ -184,7 +184,8 @@ class Driver:
 
     def learnt(self) -> Learnt:
         summaries = [*included(self._read.values())]
-        return Learnt(self._whys, passed_by_name(summaries), constructions(summaries))
+        composed = self._engine.attributes.composed
+        return Learnt(self._whys, passed_by_name(summaries), constructions(summaries, composed))
 
     def again(self, learnt: Learnt) -> list[Step]:
         """Return the steps of the second round, which uses the facts that all processes found in the first round."""

@@ -36,6 +36,7 @@ from graphsafe.scan.interpreter.construction.constructed import (
     perhaps_moved,
 )
 from graphsafe.scan.interpreter.construction.construction_sites import assigned, built
+from graphsafe.scan.interpreter.construction.field_values import add, add_all, objects_passed
 from graphsafe.scan.interpreter.given_values import agree, facts_of, filled, is_blank, of_parameter, without_unplaced
 from graphsafe.scan.interpreter.named_attribute import Marked
 from graphsafe.scan.symbols.blocks import bound_value, parameters
@@ -53,6 +54,8 @@ Key = tuple[str, str]
 class AttributeTables:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self.composed: dict[Key, list[Value]] = {}
+        "Attribute of a plain class -> the objects that constructors of other classes pass to it."
         self.constructions: Mapping[Key, Sequence[Value]] = {}
         "Attribute or constructor parameter of a class -> the known values that it gets in calls of the class."
         self._with_known_arguments: Set[str] = frozenset()
@@ -69,19 +72,19 @@ class AttributeTables:
 
     def record(self, ref: str, name: str, value: Value) -> None:
         """Record that cold code assigns `value` to the attribute `name` of an instance of the class `ref`."""
-        _add(self._engine.effects.written, (ref, name), value)
+        add(self._engine.effects.written, (ref, name), value)
 
     def expect(self, ref: str, name: str, value: Value) -> None:
         """Record the later value of an attribute that is None at first."""
-        _add(self._engine.effects.expected, (ref, name), value)
+        add(self._engine.effects.expected, (ref, name), value)
 
     def include(self, summary: Summary, owner: str = "", ref: str = "") -> None:
         """Add the assignments of a called function's summary. Assignments to the class `owner` count as assignments to
         the class `ref`."""
         effects = self._engine.effects
-        _add_all(effects.written, summary.written, owner, ref)
-        _add_all(effects.expected, summary.expected, owner, ref)
-        _add_all(effects.constructed, summary.constructed)
+        add_all(effects.written, summary.written, owner, ref)
+        add_all(effects.expected, summary.expected, owner, ref)
+        add_all(effects.constructed, summary.constructed)
 
     def constructed(self, ref: str, values: Mapping[str, Value]) -> None:
         """Record the tensors and numbers that a call puts into fields of a class for which `has_plain_fields` holds."""
@@ -89,14 +92,14 @@ class AttributeTables:
             of_class = self.of_class(ref, name)
             declared, _ = as_tensor(of_class)
             if type(of_class) is Number:
-                _add(self._engine.effects.constructed, (ref, name), value)
+                add(self._engine.effects.constructed, (ref, name), value)
             elif declared is not None:
                 given = as_tensor(value)[0] or declared
                 # Objects of a class with a method `to` are filled on the host and move to the device before a step.
                 moves = given.where == "host" and self._engine.project.find_method(ref, "to") is not None
                 where = declared.where if given.where == "any" or moves else given.where
                 value = replace(declared, where=where, dtype=given.dtype or declared.dtype)
-                _add(self._engine.effects.constructed, (ref, name), value)
+                add(self._engine.effects.constructed, (ref, name), value)
 
     def passed(self, ref: str, values: Mapping[str, Value]) -> None:
         """Record the tensors and objects that a call passes to a constructor, under the attributes that store them."""
@@ -104,14 +107,14 @@ class AttributeTables:
             # If the constructor's code shows the value, the arguments of its callers add no information.
             if type(self._constructed(Instance(ref)).value(name)) is Unknown:
                 for option in options(value):
-                    _add(self._engine.effects.constructed, (ref, name), in_any_call(option))
+                    add(self._engine.effects.constructed, (ref, name), in_any_call(option))
 
     def given(self, ref: str, values: Mapping[str, Value], captures: bool) -> None:
         """Record the tensors and optimizers that a call passes to a constructor, under the constructor's parameters.
         For a constructor that captures, also record objects, because the graph may contain their work."""
         for name, value in values.items():
             for told in facts_of(value, with_objects=captures):
-                _add(self._engine.effects.constructed, (ref, of_parameter(name)), told)
+                add(self._engine.effects.constructed, (ref, of_parameter(name)), told)
 
     def learn(self, constructions: Mapping[Key, Sequence[Value]]) -> None:
         """Keep the values that calls in the project give to attributes, if these values show more than annotations."""
@@ -239,6 +242,8 @@ class AttributeTables:
         try:
             for call in self._constructor_calls(owner):
                 engine.read(call, out_of_scope=self._out_of_scope(call.ref))
+            for field, value in objects_passed(owner.ref, engine.effects.constructed, self.is_module):
+                add(self.composed, field, value)
             return all_constructed(owner.ref, engine.effects)
         finally:
             engine.effects = outer
@@ -384,17 +389,3 @@ class AttributeTables:
             return []
         methods = project.own_methods(ref)
         return [one for one in methods if not FACTORY_DECORATORS.isdisjoint(project.decorators(one))][:MAX_WRITERS]
-
-
-def _add_all(
-    found: dict[Key, list[Value]], added: Mapping[Key, Sequence[Value]], owner: str = "", ref: str = ""
-) -> None:
-    for (of, name), values in added.items():
-        for value in values:
-            _add(found, (ref if of == owner else of, name), value)
-
-
-def _add(found: dict[Key, list[Value]], key: Key, value: Value) -> None:
-    values = found.setdefault(key, [])
-    if value not in values:
-        values.append(value)

@@ -93,11 +93,14 @@ def on_host(passed: Mapping[str, Mapping[str, Sequence[Tensor]]]) -> dict[str, d
     return found
 
 
-def constructions(summaries: Iterable[Summary]) -> dict[Field, Sequence[Value]]:
-    """Map each attribute or constructor parameter of a class to the values that constructor calls give to it."""
+def constructions(
+    summaries: Iterable[Summary], composed: Mapping[Field, Sequence[Value]]
+) -> dict[Field, Sequence[Value]]:
+    """Map each attribute or constructor parameter of a class to the values that constructor calls give to it. The calls
+    of `composed` are in constructors that no step runs."""
     found: dict[Field, dict[str, Value]] = {}
-    for summary in summaries:
-        for key, values in summary.constructed.items():
+    for table in (*(summary.constructed for summary in summaries), composed):
+        for key, values in table.items():
             found.setdefault(key, {}).update((repr(value), value) for value in values)
     return {key: [values[text] for text in sorted(values)] for key, values in found.items()}
 
