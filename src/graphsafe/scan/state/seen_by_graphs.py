@@ -16,7 +16,7 @@ from graphsafe.scan.domain.held import RATES
 from graphsafe.scan.domain.numbers import const_of
 from graphsafe.scan.domain.record import Place
 from graphsafe.scan.domain.state_log import SELDOM, Read, StateLog, Use, Write
-from graphsafe.scan.domain.values import UNSET, Instance, NoneValue, Number, RuntimeObject, Unknown
+from graphsafe.scan.domain.values import UNSET, Array, Instance, NoneValue, Number, RuntimeObject, Unknown
 from graphsafe.scan.state import module_modes
 from graphsafe.scan.state.across_steps import event_of, is_number, one_or_several, placed
 
@@ -135,8 +135,10 @@ def _number_of_layer(write: Write, log: StateLog, graphs: Graphs) -> Event | Non
 def _number(write: Write, uses: list[Use] | tuple[()], log: StateLog, graphs: Graphs) -> Event | None:
     """Return the event for a changed number, if captured code has computed with the old number."""
     value = write.value
-    # An unknown value that replaces a number counts as a number, unless it may hold device tensors.
-    is_alike = type(value) is Unknown and not value.device and write.before is not None and is_number(write.before)
+    # An unknown value that replaces a number counts as a number, unless it may hold device tensors. A NumPy value that
+    # replaces a number is a scalar.
+    is_open = type(value) is Array or (type(value) is Unknown and not value.device)
+    is_alike = is_open and write.before is not None and is_number(write.before)
     if not (is_number(value) or is_alike) or graphs.is_set_for_captures(write.key):
         return None
     const = const_of(write.value)

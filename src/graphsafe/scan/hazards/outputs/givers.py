@@ -85,7 +85,7 @@ def outputs_of_other(replay: ast.Call, outputs: Mapping[str, Sequence[Set[str]]]
     """Return the outputs of another object, if a call replays its graph: `runner.y` for `runner.graph.replay()`."""
     owner, _, attribute = (dotted(replay.func) or "").removesuffix(".replay").rpartition(".")
     written = outputs.get(f"self.{attribute}", ())
-    if len(written) != 1 or not owner.isidentifier() or owner == "self":
+    if len(written) != 1 or owner in ("", "self"):
         return frozenset()
     return {f"{owner}.{text.removeprefix('self.')}" for text in written[0]}
 
@@ -195,15 +195,27 @@ def graphed_callables(found: Tables) -> Iterator[tuple[str, ast.Call]]:
         for decorator in inner.decorator_list:
             if isinstance(decorator, ast.Call) and makes_graphs(decorator):
                 yield f"{COMPILED}{end_of(function)}", decorator
+    makers = {name: made for name, inner, _ in found.functions for made in _makes_for_caller(inner)}
     for node in inside(found.tree, ast.Assign):
-        if not isinstance(node.value, ast.Call) or len(node.targets) != 1:
+        call = node.value
+        if not isinstance(call, ast.Call) or len(node.targets) != 1:
             continue
-        for name in (end_of(place(one) or "") for one in elements(node.targets[0]) if makes_graphs(node.value)):
-            is_function = found.functions_called(name) > 0
+        making = makers.get(dotted(call.func) or "", call)
+        for name in (end_of(place(one) or "") for one in elements(node.targets[0]) if makes_graphs(making)):
+            # The maker's own inner function may have the same name.
+            is_function = making is call and found.functions_called(name) > 0
             # After `step = torch.compile(step, …)`, the function's name refers to the compiled function.
-            if name and (not is_function or [place(one) for one in node.value.args[:1]] == [name]):
-                compiled = dotted(node.value.func) == "torch.compile"
-                yield f"{COMPILED if compiled else _GRAPHED}{name}", node.value
+            if name and (not is_function or [place(one) for one in call.args[:1]] == [name]):
+                compiled = dotted(making.func) == "torch.compile"
+                yield f"{COMPILED if compiled else _GRAPHED}{name}", call
+
+
+def _makes_for_caller(function: Function) -> Iterator[ast.Call]:
+    """Yield the calls with which a function makes a graphed callable and returns it: `return torch.compile(step,
+    mode="reduce-overhead")`."""
+    for value in (node.value for node in own(function, ast.Return)):
+        if isinstance(value, ast.Call) and makes_graphs(value):
+            yield value
 
 
 def makes_graphs(call: ast.Call) -> bool:

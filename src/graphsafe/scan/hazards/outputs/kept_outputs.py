@@ -131,11 +131,18 @@ def _kept_around(found: Tables) -> Iterator[Line]:
                 if (
                     (holder is not None and place(holder) not in names)
                     and any(shown(part, parents) in names for value in held for part in elements(value))
-                    and shared_loop(line, replay, parents) is not None
+                    and (shared_loop(line, replay, parents) is not None or _outlives(holder, line, replay))
                     and run_together(replay, line, parents)
                     and not found.functions_called(called_name(line) if isinstance(line, ast.Call) else "")
                 ):
                     yield Line(function, "output-kept", line, ast.unparse(held[-1]))
+
+
+def _outlives(holder: ast.expr, line: ast.AST, replay: ast.Call) -> bool:
+    """Return whether a line after a replay puts an output into a container of the object, which the next call uses
+    too."""
+    is_own = (place(holder) or "").startswith("self.")
+    return is_own and isinstance(line, (ast.expr, ast.stmt)) and line.lineno > replay.lineno
 
 
 def _of_one_object(replay: ast.Call, outputs: Mapping[str, Sequence[Set[str]]], stored: Set[str]) -> set[str]:
