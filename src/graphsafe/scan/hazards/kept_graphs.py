@@ -157,27 +157,32 @@ def results_of(table: GraphTensors, function: Function) -> Set[str]:
     first = min((call.lineno for call in own(function, ast.Call) if is_plain_replay(call)), default=0)
     # A name that is bound again after the replay, as in `out = out.clone()`, may stand for another tensor.
     later = {name.id for name in stored if name.lineno > first > 0}
-    names = [name.id for name in stored]
-    found -= later
-    before = 0
-    while before < len(found):
-        before = len(found)
-        found |= {
+    return _with_local_names(function, found - later)
+
+
+def _with_local_names(function: Function, found: Set[str]) -> Set[str]:
+    """Return the given names, and the local names that are bound once, to parts or views of what they stand for."""
+    names = [name.id for name in own(function, ast.Name) if isinstance(name.ctx, ast.Store)]
+    while True:
+        taken = {
             target.id
             for node in own(function, ast.Assign)
             if viewed(node.value) in found
             for target in targets(node)
             if isinstance(target, ast.Name) and names.count(target.id) == 1
         }
-    return found
+        if taken <= found:
+            return found
+        found = found | taken
 
 
 def landings(table: GraphTensors) -> Iterator[str]:
     """Yield the attributes into which a replaying function copies an output: `self.host.copy_(self.out)`. The copies
     after later replays overwrite them."""
-    for name in table.replaying:
+    for name in sorted(table.replaying):
+        outputs = _with_local_names(table.functions[name], table.overwritten)
         for call in own(table.functions[name], ast.Call):
-            if called_name(call) == "copy_" and call.args and viewed(call.args[0]) in table.overwritten:
+            if called_name(call) == "copy_" and call.args and viewed(call.args[0]) in outputs:
                 target = written(call)
                 if isinstance(target, ast.Attribute) and (place(target) or "").startswith("self."):
                     yield ast.unparse(target)
