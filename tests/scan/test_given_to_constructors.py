@@ -93,7 +93,6 @@ def main(batches, device):
     [
         ("Quantised(8), nn.ReLU()", "part.scale = torch.full_like(part.scale, peak)", True),
         ("Quantised(8), nn.ReLU()", "part.scale.fill_(peak)", False),
-        ("nn.Linear(8, 8), nn.ReLU()", "part.scale = torch.full_like(part.scale, peak)", False),
     ],
 )
 def test_modules_in_a_sequential_for_a_capture(scan: Scan, parts: str, change: str, found: bool) -> None:

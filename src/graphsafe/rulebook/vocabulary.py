@@ -41,8 +41,8 @@ HOWS: Mapping[str, frozenset[str]] = {
         "captured-again kept-alone made-late waits-for-itself discarded",
         "AttrWrite": "lazy-init host-state rebound swapped cached output-kept output-awaited not-replayed derived "
         "input-rebound partial-refresh not-refreshed copied-once weights-rebound grads-dropped freed rate-changed "
-        "number-changed counted begun-in-capture adopted key-lacks made-twice refilled host-refilled read-early "
-        "given-early taken-early narrowed optimizer rate-decay declared over-declared under-declared "
+        "number-changed counted begun-in-capture adopted key-lacks made-twice refilled host-refilled host-read-early "
+        "read-early given-early taken-early narrowed optimizer rate-decay declared over-declared under-declared "
         "buckets departed late pooled rate by-call",  # this line comes only from capture
     }.items()
 }

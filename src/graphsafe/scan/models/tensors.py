@@ -11,6 +11,7 @@ from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import sequence
 from graphsafe.scan.domain.naming import CONTAINER_METHODS, MODEL, last_name, names_host
+from graphsafe.scan.domain.numbers import const_of
 from graphsafe.scan.domain.summary import StepInput
 from graphsafe.scan.domain.values import (
     INT,
@@ -38,6 +39,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import fixed_device, refills
+from graphsafe.scan.hazards.streams import early_reads
 from graphsafe.scan.models import captured_calls, named_calls, numpy_reads, operations
 from graphsafe.scan.models.functions import handed_functions, training_functions
 from graphsafe.scan.models.op_arguments import device_named, dtype_named, fits_tensors, may_be_true
@@ -260,6 +262,8 @@ def _moved(frame: Frame, node: ast.Call, tensor: Tensor, target: DeviceValue, no
         if not may_be_true(non_blocking):
             sure = tensor.where == "device" or _names_host(node)
             frame.emit("Transfer", "to-host", node, confidence_of(tensor, sure), value=describe(tensor))
+        elif tensor.where == "device" and const_of(non_blocking) is True:
+            early_reads.landed(frame, node)
         return replace(tensor, where="host", fresh=True, attr=None)
     if tensor.where == "any" and target.where == "device":
         return replace(tensor, where="device")
@@ -326,8 +330,11 @@ def _copy(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) ->
             frame.emit("Transfer", how, node, confidence, None, value=describe(source), **_memory(origin))
         else:
             refills.copied(frame, node, origin)
-    elif tensor.where == "host" and origin.where == "device" and not (tensor.pinned and may_be_true(non_blocking)):
-        frame.emit("Transfer", "to-host", node, confidence, value=describe(source))
+    elif tensor.where == "host" and origin.where == "device":
+        if not (tensor.pinned and may_be_true(non_blocking)):
+            frame.emit("Transfer", "to-host", node, confidence, value=describe(source))
+        elif const_of(non_blocking) is True and isinstance(node.func, ast.Attribute):
+            early_reads.landed(frame, node, node.func.value)
     return replace(tensor, step=tensor.step or origin.step)
 
 

@@ -1,0 +1,63 @@
+"""Finds reads of host memory before an asynchronous copy from the device into it is complete: `y = x.to("cpu",
+non_blocking=True); y.numpy()`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.hazards.graph_syntax import (
+    called_name,
+    following,
+    parents_in,
+    place,
+    viewed,
+)
+from graphsafe.scan.sources.node_memo import inside
+
+_READS = frozenset(("tolist", "item"))
+_WAITS = frozenset("synchronize wait query item tolist cpu".split())
+"Methods after which the host may know that the copy is complete. A wait of a helper is assumed to be named so too."
+
+
+def landed(frame: Frame, node: ast.Call, target: ast.expr | None = None) -> None:
+    """Emit an event if the host reads the result of an asynchronous copy and certainly waits for nothing in between.
+    `target` is the tensor into which the copy goes; without it, the copy makes a new tensor."""
+    if not frame.hot or frame.node is None:
+        return
+    parents = parents_in(frame.node)
+    held = parents.get(node)
+    if target is None and isinstance(held, ast.Attribute):
+        call = parents.get(held)
+        if isinstance(call, ast.Call) and _reads(call, parents):
+            frame.emit("AttrWrite", "host-read-early", node, value=f"`{ast.unparse(node)}`")
+        return
+    statement = held if isinstance(held, (ast.Assign, ast.Expr)) else None
+    if statement is None or (target is None and not isinstance(statement, ast.Assign)):
+        return
+    bound = statement.targets[0] if isinstance(statement, ast.Assign) else target
+    name = place(bound) if bound is not None else None
+    read = _first_read(frame.node, statement, name) if name is not None else None
+    if read is not None:
+        frame.emit("AttrWrite", "host-read-early", read, value=f"`{name}`")
+
+
+def _reads(call: ast.Call, parents: Mapping[ast.AST, ast.AST]) -> bool:
+    """Return whether a method call on a host tensor reads its elements. `y.numpy()` alone only shares the memory, but
+    `y.numpy().mean()` reads it."""
+    name = called_name(call)
+    return name in _READS or (name == "numpy" and isinstance(parents.get(call), ast.Attribute))
+
+
+def _first_read(function: ast.FunctionDef | ast.AsyncFunctionDef, copy: ast.stmt, name: str) -> ast.Call | None:
+    """Return the first call in the statements after a copy that reads the host memory, unless a wait comes before."""
+    parents = parents_in(function)
+    for statement in following(copy, parents):
+        for call in sorted(inside(statement, ast.Call), key=lambda one: (one.lineno, one.col_offset)):
+            receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
+            if receiver is not None and viewed(receiver) == name and _reads(call, parents):
+                return call
+            if called_name(call) in _WAITS or "sync" in called_name(call):
+                return None
+    return None
