@@ -4,7 +4,7 @@ non_blocking=True); y.numpy()`."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards.graph_syntax import (
@@ -50,10 +50,18 @@ def _reads(call: ast.Call, parents: Mapping[ast.AST, ast.AST]) -> bool:
     return name in _READS or (name == "numpy" and isinstance(parents.get(call), ast.Attribute))
 
 
+def _later(statement: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast.stmt]:
+    """Yield the statements after a statement, in its block and after the `with` statements around it."""
+    yield from following(statement, parents)
+    around = parents.get(statement)
+    if isinstance(around, (ast.With, ast.AsyncWith)):
+        yield from _later(around, parents)
+
+
 def _first_read(function: ast.FunctionDef | ast.AsyncFunctionDef, copy: ast.stmt, name: str) -> ast.Call | None:
     """Return the first call in the statements after a copy that reads the host memory, unless a wait comes before."""
     parents = parents_in(function)
-    for statement in following(copy, parents):
+    for statement in _later(copy, parents):
         for call in sorted(inside(statement, ast.Call), key=lambda one: (one.lineno, one.col_offset)):
             receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
             if receiver is not None and viewed(receiver) == name and _reads(call, parents):
