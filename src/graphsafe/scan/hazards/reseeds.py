@@ -14,11 +14,10 @@ _SEEDS = frozenset(("manual_seed", "manual_seed_all"))
 
 
 def lines(found: Tables) -> Iterator[Line]:
-    methods = {name.rpartition(".")[2] for table in found.all for name in table.replaying}
-    replaying = {name for name in methods if found.functions_called(name) == 1}
+    replaying = {name.rpartition(".")[2] for table in found.all for name in table.replaying}
     for name, function, _ in found.functions:
         calls = own(function, ast.Call)
-        replays = [call for call in calls if is_plain_replay(call) or called_name(call) in replaying]
+        replays = [call for call in calls if is_plain_replay(call) or _own_name(call) in replaying]
         for call in calls if replays else ():
             if called_name(call) not in _SEEDS or len(call.args) != 1:
                 continue
@@ -27,6 +26,11 @@ def lines(found: Tables) -> Iterator[Line]:
             loop = next((one for one in loops if one is not None), None)
             if loop is not None and not _changes(call.args[0], loop):
                 yield Line(name, "seeded-again", call, ast.unparse(call))
+
+
+def _own_name(call: ast.Call) -> str:
+    """Return the name of a called function of the file or of the object: `draw` for `self.draw()` and `draw()`."""
+    return (dotted(call.func) or "").removeprefix("self.")
 
 
 def _changes(seed: ast.expr, loop: ast.AST) -> bool:

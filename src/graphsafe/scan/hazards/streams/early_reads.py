@@ -1,5 +1,5 @@
 """Finds reads of host memory before an asynchronous copy from the device into it is complete: `y = x.to("cpu",
-non_blocking=True); y.numpy()`."""
+non_blocking=True); y.tolist()`."""
 
 from __future__ import annotations
 
@@ -7,18 +7,12 @@ import ast
 from collections.abc import Iterator, Mapping
 
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.hazards.graph_syntax import (
-    called_name,
-    following,
-    parents_in,
-    place,
-    viewed,
-)
+from graphsafe.scan.hazards.graph_syntax import called_name, following, parents_in, place, viewed
 from graphsafe.scan.sources.node_memo import inside
 
 _READS = frozenset(("tolist", "item"))
 _WAITS = frozenset("synchronize wait query item tolist cpu".split())
-"Methods after which the host may know that the copy is complete. A wait of a helper is assumed to be named so too."
+"Methods after which the host may know that the copy is complete. So may methods with `sync` in their names."
 
 
 def landed(frame: Frame, node: ast.Call, target: ast.expr | None = None) -> None:
