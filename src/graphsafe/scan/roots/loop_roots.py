@@ -63,8 +63,8 @@ _SCRIPT = re.compile(r"^(?:if|for|while|with|try)\b.*:$", re.M)
 
 def may_hold_loop(data: bytes, names: StepNames) -> bool:
     """Return whether a file may contain a loop around steps or a function that takes a step. Also return True for a
-    script that calls such a function."""
-    if IS_RUN in data and names.may_begin_in(data):
+    script that calls such a function, and for a file that may make an object whose call replays or trains."""
+    if names.may_be_made_in(data) or (IS_RUN in data and names.may_begin_in(data)):
         return True
     may_take = may_take_step(data) or names.may_be_called_in(data) or GRAPHED in data
     may_take = may_take or any(one.encode() in data for one in LENGTHS)
