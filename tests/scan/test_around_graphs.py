@@ -106,6 +106,40 @@ def test_a_global_that_captured_code_reads(scan: Scan, change: str, code: str | 
     assert found == ([] if code is None else [(code, change)])
 
 
+CLOSURE = """
+def make_step(model, device):
+    state = {{"h": torch.zeros(4, 8, device=device), "scale": 1.0}}
+
+    def step():
+        state["h"].copy_(model(state["h"]) * state["scale"])
+
+    step()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+
+    def change(value):
+        {change}
+
+    return graph.replay, change
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ("state['h'] = torch.zeros(4, 8, device=device)", "GS707"),
+        ("state['scale'] = value", "GS702"),
+        ("state['h'].zero_()", None),
+        ("state['name'] = value", None),  # no captured code reads it
+        ("state = dict(state); state['scale'] = value", None),  # another dict
+    ],
+)
+def test_a_dict_that_closures_share(scan: Scan, change: str, code: str | None) -> None:
+    found = [one for one in scan(CLOSURE.format(change=change)) if one[0].startswith("GS7")]
+    assert found == ([] if code is None else [(code, change)])
+
+
 # objects of other files
 
 LAYERS = """
@@ -396,6 +430,52 @@ class Engine:
 def test_memory_that_goes_and_comes_back(scan: Scan, update: str, codes: set[str]) -> None:
     found = scan(ENGINE.format(update=update))
     assert {code for code, _ in found if code.startswith("GS7")} == codes
+
+
+RELOAD = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.lin(x)
+
+    def load_weights(self, weights):
+        params = dict(self.named_parameters())
+        for name, w in weights:
+            params[name].data{change}
+
+class Runner:
+    def __init__(self, model):
+        self.model = model
+        self.x = torch.zeros(4, 8, device="cuda")
+        model(self.x)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.y = self.model(self.x)
+
+    def run(self, x):
+        self.x.copy_(x)
+        self.graph.replay()
+        return self.y.clone()
+
+def serve(requests):
+    model = Model().cuda()
+    runner = Runner(model)
+    for weights, x in requests:
+        if weights is not None:
+            model.load_weights(weights)
+        print(runner.run(x))
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [(" = w.to('cuda')", [("GS703", "params[name].data = w.to('cuda')")]), (".copy_(w)", [])],
+)
+def test_a_model_that_loads_its_own_weights(scan: Scan, change: str, found: list[tuple[str, str]]) -> None:
+    assert [one for one in scan(RELOAD.format(change=change)) if one[0].startswith("GS7")] == found
 
 
 # outputs

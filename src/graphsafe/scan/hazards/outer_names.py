@@ -1,5 +1,6 @@
 """Finds functions that rebind a name of the module, or of an enclosing function, after a capture has read it: `global
-hidden; hidden = torch.zeros(n)`. The graph keeps using the old tensor or number."""
+hidden; hidden = torch.zeros(n)`. The graph keeps using the old tensor or number. The same holds for a number in a dict
+that these functions share: `state["scale"] = scale`."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     Line,
     calls_in,
     captures_in,
+    head,
     makes_tensor,
     own,
     own_names,
@@ -25,20 +27,32 @@ def lines(found: Tables) -> Iterator[Line]:
     functions = {name: node for name, node, _ in found.functions}
     capturing = {name: node for name, node in functions.items() if captures_in(node)}
     for name, function in functions.items() if capturing else ():
-        declared = {one for node in _declarations(function) for one in node.names}
-        if not declared or name in capturing:
+        shared = {one for node in _declarations(function) for one in node.names} | _entries_put(function)
+        if not shared or name in capturing:
             continue
         for makers, read in (_read(one, functions) for one in capturing.items()):
             if function not in makers:
-                yield from _rebound(found, name, function, declared & read)
+                yield from _rebound(found, name, function, shared & read)
 
 
 def _declarations(function: Function) -> Sequence[ast.Global | ast.Nonlocal]:
     return [*own(function, ast.Global), *own(function, ast.Nonlocal)]
 
 
+def _entries_put(function: Function) -> set[str]:
+    """Return the entries that a function puts into dicts of enclosing functions or of the module: `state['scale']`."""
+    targets = [one for node in own(function, ast.Assign) for one in node.targets if isinstance(one, ast.Subscript)]
+    return {text for text in map(place, targets) if text is not None} - _of(own_names(function), targets)
+
+
+def _of(names: set[str], entries: Sequence[ast.Subscript]) -> set[str]:
+    """Return the entries of the dicts with these names."""
+    return {text for text in map(place, entries) if text is not None and head(text) in names}
+
+
 def _read(capturing: tuple[str, Function], functions: Mapping[str, Function]) -> tuple[Sequence[Function], set[str]]:
-    """Return the functions that run before a capture ends, and the outer names that the captured code reads."""
+    """Return the functions that run before a capture ends, and the outer names and the entries of dicts that the
+    captured code reads."""
     name, function = capturing
     blocks = captures_in(function)
     before = [function, *_called(calls_in([function]), name, functions)]
@@ -48,9 +62,9 @@ def _read(capturing: tuple[str, Function], functions: Mapping[str, Function]) ->
         *((block, own_names(function)) for block in blocks),
         *((one, own_names(one)) for one in captured),
     ]:
-        statements = code.body
-        names = {one.id for part in statements for one in inside(part, ast.Name) if isinstance(one.ctx, ast.Load)}
-        read |= names - local
+        names = {one.id for part in code.body for one in inside(part, ast.Name) if isinstance(one.ctx, ast.Load)}
+        entries = [one for part in code.body for one in inside(part, ast.Subscript) if isinstance(one.ctx, ast.Load)]
+        read |= (names - local) | ({*filter(None, map(place, entries))} - _of(local, entries))
     return before, read
 
 
@@ -90,7 +104,14 @@ def _rebound(found: Tables, name: str, function: Function, names: set[str]) -> I
 
 
 def _is_number(found: Tables, name: str) -> bool:
-    """Return whether a line of the module, or of an enclosing function, binds a name to a number."""
+    """Return whether a line binds a name or an entry of a dict to a number: `scale = 1.0`, `state = {"scale": 1.0}`."""
     made = [pair for node in inside(found.tree, ast.Assign) for pair in bindings(node)]
     values = [value for target, value in made if place(target) == name]
+    for target, value in made:
+        if isinstance(value, ast.Dict) and place(target) == head(name):
+            values += [one for key, one in zip(value.keys, value.values, strict=True) if _entry(target, key) == name]
     return any(isinstance(one, ast.Constant) and isinstance(one.value, (int, float)) for one in values)
+
+
+def _entry(table: ast.expr, key: ast.expr | None) -> str | None:
+    return None if key is None else place(ast.Subscript(table, key, ast.Load()))

@@ -76,10 +76,12 @@ def _bound_later(table: GraphTensors) -> Iterator[Line]:
     if not table.replaying:
         return
     for name in sorted(table.inputs):
-        # A name that no line fills and that is not an attribute may stand for a module, a number or a configuration.
-        if not table.is_refreshed(name) and not name.startswith("self."):
-            continue
+        # A name that no line fills and that is not an attribute may stand for a module, a number or a configuration,
+        # unless another function makes a tensor for an entry of a shared dict: `state["h"] = torch.zeros(n)`.
+        known = table.is_refreshed(name) or name.startswith("self.")
         for function, made in table.bound.get(name, ()):
+            if not known and not ("[" in name and makes_tensor(made.value)):
+                continue
             apart = function not in table.preparing and function not in table.replaying
             if (apart or _is_for_the_next(table, function, made)) and not is_host(made.value):
                 # A function that fills an input in place certainly provides the graph's inputs.

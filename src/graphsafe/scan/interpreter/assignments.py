@@ -292,8 +292,9 @@ class _Assignment:
             frame.emit("AttrWrite", "rebound", target, "likely" if as_tensor(value)[1] else "possible")
         if owner.attr is not None:
             writes.write_part(frame, target.value, owner.attr, target, value, self.node)
-        elif isinstance(target.value, ast.Name) and frame.node is not None:
-            module = other_weights.turned_over(frame.node).get(target.value.id)
+        else:
+            held = target.value.value if isinstance(target.value, ast.Subscript) else target.value
+            module = other_weights.turned_over(frame.node).get(dotted(held) or "") if frame.node is not None else None
             if module is not None:
                 holder = frame.evaluate_quietly(ast.parse(module, mode="eval").body)
                 writes.write_weights(frame, holder, ast.unparse(target), value, self.node)

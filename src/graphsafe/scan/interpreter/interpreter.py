@@ -177,7 +177,9 @@ class Interpreter:
         guarded = frame.guard is not None or bool(frame.unlikely) or is_shown
         once = not guarded and bool(frame.lazy) and is_filled_here(frame)
         depth = 1 if frame.hot else frame.depth + 1
-        composes, between = frame.composes and not hot, frame.between and not hot
+        # The code around graphs may call functions that no step runs: `if stale: self.load_weights(new)`.
+        is_beside = frame.between or (frame.hot and not frame.captured and not facts.captures)
+        composes, between = frame.composes and not hot, is_beside and not hot
         loops, bound = self.loops_of(ref) if composes else None, function.bound
         if loops is not None:
             rounds.note_steps(frame, node)

@@ -239,8 +239,9 @@ def _keeps(call: ast.expr, given: Given, made: Sequence[ast.Call], parents: Pare
         names = next((given.names(target) for target, value in pairs if value is call), None)
         if names:
             return _keeps_name(line, names, made, parents) or carries(line, names, parents)
-    _, held = put(parent) if parent is not None else (None, ())
-    return call if call in held and loop_around(call, parents) is not None else None
+    holder, held = put(parent) if parent is not None else (None, ())
+    outlives = loop_around(call, parents) is not None or (holder is not None and _is_of_object(holder, call, parents))
+    return call if call in held and outlives else None
 
 
 def _fed_back(call: ast.Call, name: str, parents: Parents) -> ast.Assign | None:

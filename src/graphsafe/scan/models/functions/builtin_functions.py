@@ -224,9 +224,16 @@ def dict_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     items = dict(base.items) if type(base) is Dict else {}
     items.update(arguments.keywords)
     if base is not None and type(base) is not Dict:
-        return Dict(tuple(items.items())[:64], UNKNOWN)  # `dict(group, params=[])` may have any other keys
+        # `dict(group, params=[])` may have any other keys.
+        return Dict(tuple(items.items())[:64], UNKNOWN if items else _second(base))
     elem = join_all(items.values()) if items else base.elem if base is not None else UNKNOWN
     return Dict(tuple(items.items())[:64], elem)
+
+
+def _second(pairs: Value) -> Value:
+    """Return the second element of the pairs in a sequence: the parameters for `net.named_parameters()`."""
+    pair = pairs.elem if type(pairs) is Sequence else None
+    return pair.items[1] if type(pair) is Sequence and pair.items is not None and len(pair.items) == 2 else UNKNOWN
 
 
 def defaultdict(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
