@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from types import MappingProxyType
 
 from graphsafe.report.model import Confidence
@@ -205,6 +205,7 @@ class _Site:
         given = {name for name, annotation in annotated if _NUMBER.fullmatch(ast.unparse(annotation))}
         self._numbers = {place(target) for target, value in made if isinstance(value, ast.Constant)}
         self._numbers |= {place(target) for target, value in made if isinstance(value, ast.Name) and value.id in given}
+        self._numbers |= {name for known in captured for name, lines in known.bound.items() if _binds_number(lines)}
         self._replays = [*filter(is_plain_replay, own(function, ast.Call))]
 
     def events(self) -> Iterator[Event]:
@@ -370,6 +371,11 @@ class _Site:
 
     def _compatible(self, node: ast.AST, replay: ast.AST) -> bool:
         return run_together(node, replay, self._parents)
+
+
+def _binds_number(lines: Sequence[tuple[str, ast.Assign]]) -> bool:
+    """Return whether one of these assignments, each with its function, assigns a number."""
+    return any(isinstance(made.value, ast.Constant) and isinstance(made.value.value, (int, float)) for _, made in lines)
 
 
 def _captures_always(function: Function) -> bool:

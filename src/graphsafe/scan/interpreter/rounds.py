@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from graphsafe.scan.domain.values import ClassValue
+from graphsafe.scan.domain.values import ClassValue, Instance, Value
 from graphsafe.scan.domain.values import Function as FunctionValue
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards.graph_syntax import Function, called_name, loop_around, parents_in
@@ -34,11 +34,25 @@ def holds_steps(frame: Frame, loop: ast.For | ast.AsyncFor | ast.While) -> bool:
     if any(loop.lineno < first <= last for first in frame.step_loops):
         return True
     calls = inside(loop, ast.Call) if frame.composes else ()
-    made = (frame.evaluate_quietly(call.func) for call in calls if _MAKES.search(called_name(call)))
+    # `engine.load_adapter(path)`, without a use of its result, changes an object.
+    changing = {one.value for one in inside(loop, ast.Expr)}
+    making = [one for one in calls if _MAKES.search(called_name(one)) and not (one in changing and _loads(one))]
+    made = (frame.evaluate_quietly(call.func) for call in making)
     if any(type(one) is not ClassValue or _takes_steps(frame, one.ref) for one in made):
         return False
-    functions = (frame.evaluate_quietly(call.func) for call in calls)
-    return any(type(one) is FunctionValue and frame.engine.loops_of(one.ref) is not None for one in functions)
+    called = (_function(frame, frame.evaluate_quietly(call.func)) for call in calls)
+    return any(ref is not None and frame.engine.loops_of(ref) is not None for ref in called)
+
+
+def _function(frame: Frame, value: Value) -> str | None:
+    """Return the function that a call of this value runs, or None."""
+    if type(value) is Instance:
+        return frame.project.find_method(value.ref, "__call__")
+    return value.ref if type(value) is FunctionValue else None
+
+
+def _loads(call: ast.Call) -> bool:
+    return called_name(call).lstrip("_").startswith("load")
 
 
 def _takes_steps(frame: Frame, cls: str) -> bool:

@@ -231,8 +231,8 @@ def dict_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def _second(pairs: Value) -> Value:
-    """Return the second element of the pairs in a sequence: the parameters for `net.named_parameters()`."""
-    pair = pairs.elem if type(pairs) is Sequence else None
+    """Return the second element of the pairs in an iterator: the parameters for `net.named_parameters()`."""
+    pair = pairs.elem if type(pairs) is Sequence and pairs.kind == "iterator" else None
     return pair.items[1] if type(pair) is Sequence and pair.items is not None and len(pair.items) == 2 else UNKNOWN
 
 
