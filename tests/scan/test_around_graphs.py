@@ -522,6 +522,31 @@ def test_outputs_that_are_kept(scan: Scan, kept: str, copied: str, lines: set[st
     assert {line for code, line in found if code == "GS706"} == lines
 
 
+CHANGE = """
+class Speculator:
+    def __init__(self, net, device):
+        self.x = torch.zeros(4, 8, device=device)
+        self.last = None
+        net(self.x)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.y = net(self.x)
+
+    def step(self, x):
+        self.x.copy_(x)
+        self.graph.replay()
+        change = None if self.last is None else (self.y - self.last).abs().max()
+        self.last = {kept}
+        return change
+"""
+
+
+@pytest.mark.parametrize(("kept", "is_told"), [("self.y", True), ("self.y.clone()", False)])
+def test_an_output_that_is_kept_for_the_next_call(scan: Scan, kept: str, is_told: bool) -> None:
+    found = [one for one in scan(CHANGE.format(kept=kept)) if one[0].startswith("GS7")]
+    assert found == [("GS706", f"self.last = {kept}")] * is_told
+
+
 # training
 
 TRAIN = """
@@ -544,3 +569,27 @@ def test_a_branch_with_a_backward_pass_is_a_step(scan: Scan, branch: str, is_tol
 def test_a_seed_before_a_method_that_replays(scan: Scan) -> None:
     source = ENGINE.format(update="for _ in range(state):\n            torch.manual_seed(7)\n            self.decode()")
     assert ("GS503", "torch.manual_seed(7)") in scan(source)
+
+
+EPOCHS = """
+class Recommender:
+    def fit(self, epochs, loader):
+        for epoch in range(epochs):
+            self.training_epoch(loader)
+            {after}
+
+    def training_epoch(self, loader):
+        for batch in loader:
+            loss = self.model(batch)
+            loss.backward()
+            self.optimizer.step()
+        self.refresh()
+
+    def refresh(self):
+        return self.model.weight.sum().item()
+"""
+
+
+@pytest.mark.parametrize("after", ["pass", "self.opt['scheduler'].step()"])
+def test_code_that_runs_once_an_epoch(scan: Scan, after: str) -> None:
+    assert scan(EPOCHS.format(after=after)) == []

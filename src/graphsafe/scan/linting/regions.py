@@ -288,12 +288,12 @@ class Regions:
         return found
 
     def is_set_for_captures(self, key: str) -> bool:
-        """Return whether a capturing method assigns an attribute. Each graph then has its own value for the
-        attribute."""
+        """Return whether a capturing method, except a constructor, assigns an attribute. Each graph then has its own
+        value for the attribute."""
         cls, _, name = key.rpartition(".")
         facts = self._project.class_facts(cls) if "::" in cls else None
         methods = facts.writers.get(name, ()) if facts is not None else ()
-        return any(f"{cls}.{method}" in self._blocks for method in methods)
+        return any(f"{cls}.{method}" in self._blocks for method in methods if method != "__init__")
 
     def is_read_around(self, key: str) -> bool:
         """Return whether code around the graphs reads an attribute of an object, and no such code assigns it.

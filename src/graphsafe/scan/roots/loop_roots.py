@@ -221,9 +221,11 @@ def _is_epochs(loop: ast.stmt, others: Set[ast.stmt]) -> bool:
     held = [other for other in others if loop.lineno < other.lineno <= last]
     if any(isinstance(other, ast.For) and "epoch" in ast.unparse(other.target) for other in held):
         return True
-    if not held or not isinstance(loop, ast.For):
-        return False
-    return "epoch" in f"{ast.unparse(loop.target)} {ast.unparse(loop.iter)}"
+    return bool(held) and _counts_epochs(loop)
+
+
+def _counts_epochs(loop: ast.stmt) -> bool:
+    return isinstance(loop, ast.For) and "epoch" in f"{ast.unparse(loop.target)} {ast.unparse(loop.iter)}"
 
 
 def _passes_on(script: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -330,9 +332,10 @@ class _File:
         # with only a few iterations, only the changes of state are recorded (statements.py).
         around = [
             (loop, strength)
-            for _, strength, loop in self._takers.steps_in(name)
+            for call, strength, loop in self._takers.steps_in(name)
             if loop is not None
             and not is_over_validation_data(loop)
+            and not (_counts_epochs(loop) and "epoch" in called_name(call))
             and (not is_short(loop) or (strength == "replays" and not captures))
             and (
                 strength == "replays" or not captures or (strength == "trains" and self._is_after_captures(name, loop))

@@ -29,7 +29,8 @@ def strength_of(call: ast.Call) -> Strength | None:
         if function.attr == "backward":
             return "trains"
         if function.attr == "step" and _OPTIMIZER.search(dotted(function.value) or ""):
-            return "trains"
+            # `opt["scheduler"].step()` may run once an epoch.
+            return None if "sched" in ast.unparse(function.value) else "trains"
         if function.attr == "step" and _ENVIRONMENT.search(dotted(function.value) or ""):
             return "runs"
     # `autograd.grad` alone may compute the forces in a model's forward pass.

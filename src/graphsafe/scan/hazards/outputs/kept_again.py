@@ -1,5 +1,5 @@
 """Loops that put one and the same tensor into a list after each replay: `graph.replay(); kept.append(y)`. The name `y`
-may be a parameter, so that nothing else shows that it is an output."""
+may be a parameter, so that nothing else shows that it is an output. Methods that keep an output for their next call."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from graphsafe.scan.hazards.graph_syntax import (
     is_plain_replay,
     own,
     parents_in,
+    place,
     run_together,
     shared_loop,
     stored_names,
+    viewed,
 )
-from graphsafe.scan.hazards.graph_tensors import Tables
+from graphsafe.scan.hazards.graph_tensors import Tables, bindings
 from graphsafe.scan.hazards.outputs.kept_outputs import put
 from graphsafe.scan.sources.node_memo import inside
 
@@ -38,6 +40,7 @@ def lines(found: Tables) -> Iterator[Line]:
             changed = {text for loop in loops if loop is not None for text in stored_names(ast.walk(loop))}
             if loops and not changed & {value.id, holder.id} and _joins(function, holder.id):
                 yield Line(name, "output-kept", call, ast.unparse(call.func))
+    yield from _for_the_next_call(found)
 
 
 def _joins(function: Function, kept: str) -> bool:
@@ -47,3 +50,23 @@ def _joins(function: Function, kept: str) -> bool:
     loops: list[ast.ListComp | ast.GeneratorExp] = [*own(function, ast.ListComp), *own(function, ast.GeneratorExp)]
     around = [one for one in loops if any(call in joining for call in ast.walk(one.elt))]
     return any(name.id == kept for part in (*joining, *around) for name in inside(part, ast.Name))
+
+
+def _for_the_next_call(found: Tables) -> Iterator[Line]:
+    """Yield the lines that keep an output in an attribute which the next call reads after its replay:
+    `graph.replay(); change = self.y - self.last; self.last = self.y`."""
+    for table in found.all:
+        for name in sorted(table.replaying):
+            function = table.functions[name]
+            first = min(call.lineno for call in own(function, ast.Call) if is_plain_replay(call))
+            read = {
+                (place(one), one.lineno)
+                for one in own(function, ast.Attribute)
+                if isinstance(one.ctx, ast.Load) and one.lineno > first
+            }
+            for made in own(function, ast.Assign):
+                for target, value in bindings(made):
+                    text = place(target)
+                    is_kept = isinstance(target, ast.Attribute) and viewed(value) in table.overwritten
+                    if is_kept and any(text == other and line < made.lineno for other, line in read):
+                        yield Line(name, "output-kept", made, ast.unparse(value))
