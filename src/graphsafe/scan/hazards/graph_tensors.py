@@ -85,6 +85,13 @@ class GraphTensors:
         """The tensors that every replay overwrites."""
         return self.outputs | self.updated
 
+    @property
+    def numbers(self) -> Set[str]:
+        """The names that some line outside captures binds to a number."""
+        values = [(name, made.value) for name, lines in self.bound.items() for _, made in lines]
+        constants = [(name, value.value) for name, value in values if isinstance(value, ast.Constant)]
+        return {name for name, constant in constants if isinstance(constant, (int, float))}
+
     def is_display(self, name: str) -> bool:
         """Return whether a name is bound to a list or a dict. A line may then replace a single tensor in it."""
         kinds = (ast.List, ast.ListComp, ast.Dict, ast.DictComp)

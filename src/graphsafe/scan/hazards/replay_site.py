@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from types import MappingProxyType
 
 from graphsafe.report.model import Confidence
@@ -205,7 +205,8 @@ class _Site:
         given = {name for name, annotation in annotated if _NUMBER.fullmatch(ast.unparse(annotation))}
         self._numbers = {place(target) for target, value in made if isinstance(value, ast.Constant)}
         self._numbers |= {place(target) for target, value in made if isinstance(value, ast.Name) and value.id in given}
-        self._numbers |= {name for known in captured for name, lines in known.bound.items() if _binds_number(lines)}
+        # Numbers of the object. seen_by_graphs.py knows whether each graph has its own number.
+        self._of_object = set().union(*(known.numbers for known in captured))
         self._replays = [*filter(is_plain_replay, own(function, ast.Call))]
 
     def events(self) -> Iterator[Event]:
@@ -225,7 +226,7 @@ class _Site:
                 text = place(target.value)
             if text is None or text not in self._inputs or is_host(value) or is_view_of(value, text):
                 continue
-            if self._before_replay(node):
+            if self._before_replay(node) and text not in self._of_object - self._numbers:
                 how = "number-changed" if text in self._numbers else "input-rebound"
                 yield _event("AttrWrite", how, node, place(target) or ast.unparse(target))
 
@@ -371,11 +372,6 @@ class _Site:
 
     def _compatible(self, node: ast.AST, replay: ast.AST) -> bool:
         return run_together(node, replay, self._parents)
-
-
-def _binds_number(lines: Sequence[tuple[str, ast.Assign]]) -> bool:
-    """Return whether one of these assignments, each with its function, assigns a number."""
-    return any(isinstance(made.value, ast.Constant) and isinstance(made.value.value, (int, float)) for _, made in lines)
 
 
 def _captures_always(function: Function) -> bool:
