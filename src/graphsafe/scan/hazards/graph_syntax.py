@@ -304,10 +304,13 @@ def is_view_of(node: ast.expr, text: str) -> bool:
 
 def moves_to_host(node: ast.expr) -> bool:
     """Return whether an expression moves a tensor or a module to the host: `x.cpu()`, `x.to("cpu")`."""
-    method = called_name(node) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
-    return method == "cpu" or (
-        method == "to" and isinstance(node, ast.Call) and "'cpu'" in map(ast.unparse, arguments_of(node))
-    )
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    return node.func.attr == "cpu" or (node.func.attr == "to" and "'cpu'" in map(ast.unparse, arguments_of(node)))
+
+
+def is_number(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, (int, float))
 
 
 def written(node: ast.AST | None) -> ast.expr | None:

@@ -21,6 +21,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     entry,
     functions_in,
     head,
+    is_number,
     is_plain_replay,
     is_view_of,
     moves_to_host,
@@ -88,9 +89,7 @@ class GraphTensors:
     @property
     def numbers(self) -> Set[str]:
         """The names that some line outside captures binds to a number."""
-        values = [(name, made.value) for name, lines in self.bound.items() for _, made in lines]
-        constants = [(name, value.value) for name, value in values if isinstance(value, ast.Constant)]
-        return {name for name, constant in constants if isinstance(constant, (int, float))}
+        return {name for name, lines in self.bound.items() if any(is_number(made.value) for _, made in lines)}
 
     def is_display(self, name: str) -> bool:
         """Return whether a name is bound to a list or a dict. A line may then replace a single tensor in it."""

@@ -13,6 +13,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     calls_in,
     captures_in,
     head,
+    is_number,
     makes_tensor,
     own,
     own_names,
@@ -26,13 +27,18 @@ from graphsafe.scan.symbols.index import dotted
 def lines(found: Tables) -> Iterator[Line]:
     functions = {name: node for name, node, _ in found.functions}
     capturing = {name: node for name, node in functions.items() if captures_in(node)}
-    for name, function in functions.items() if capturing else ():
-        shared = {one for node in _declarations(function) for one in node.names} | _entries_put(function)
-        if not shared or name in capturing:
-            continue
-        for makers, read in (_read(one, functions) for one in capturing.items()):
-            if function not in makers:
-                yield from _rebound(found, name, function, shared & read)
+    shared = {name: _shared(function) for name, function in functions.items() if capturing and name not in capturing}
+    known = [_read(one, functions) for one in capturing.items()] if any(shared.values()) else []
+    for name, names in shared.items():
+        for makers, read in known:
+            if functions[name] not in makers:
+                yield from _rebound(found, name, functions[name], names & read)
+
+
+def _shared(function: Function) -> set[str]:
+    """Return the names of the module or of enclosing functions that a function binds, and the entries that it puts into
+    dicts there."""
+    return {one for node in _declarations(function) for one in node.names} | _entries_put(function)
 
 
 def _declarations(function: Function) -> Sequence[ast.Global | ast.Nonlocal]:
@@ -110,7 +116,7 @@ def _is_number(found: Tables, name: str) -> bool:
     for target, value in made:
         if isinstance(value, ast.Dict) and place(target) == head(name):
             values += [one for key, one in zip(value.keys, value.values, strict=True) if _entry(target, key) == name]
-    return any(isinstance(one, ast.Constant) and isinstance(one.value, (int, float)) for one in values)
+    return any(map(is_number, values))
 
 
 def _entry(table: ast.expr, key: ast.expr | None) -> str | None:

@@ -14,9 +14,9 @@ from graphsafe.scan.hazards.owners import functions_of, may_hold_object
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.sources.source import parse
 
-_HOST_WAITS = frozenset("synchronize query item tolist cpu".split())
+HOST_WAITS = frozenset("synchronize query item tolist cpu".split())
 "Methods after which the host knows that earlier work is complete."
-_ANY_WAIT = re.compile(rf"\.(?:{'|'.join(sorted({*_HOST_WAITS, 'numpy'}))})\(")
+_ANY_WAIT = re.compile(rf"\.(?:{'|'.join(sorted({*HOST_WAITS, 'numpy'}))})\(")
 """Matches calls that may wait. `numpy()` itself does not wait, but code often calls it on a tensor whose copy to the
 host is complete."""
 _FILLS = re.compile(r"(?:\[.{0,200}?\]\s*=[^=]|\.(?:copy_|fill_|zero_|(?:uniform|normal|random)_|numpy)\()")
@@ -82,7 +82,7 @@ def _waits(tree: ast.Module, function: str) -> bool:
         if part not in seen:
             seen.add(part)
             for call in _regular_calls(part):
-                if called_name(call) in _HOST_WAITS:
+                if called_name(call) in HOST_WAITS:
                     return True
                 waiting += [node for name, node in functions.items() if name.rpartition(".")[2] == called_name(call)]
     return False

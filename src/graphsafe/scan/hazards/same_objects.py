@@ -8,12 +8,11 @@ Methods of one class may have different local names for the same tensors.
 from __future__ import annotations
 
 import ast
-import operator
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from graphsafe.scan.hazards.graph_syntax import (
     LOOPS,
@@ -33,6 +32,7 @@ from graphsafe.scan.hazards.graph_syntax import (
 from graphsafe.scan.hazards.graph_tensors import bindings
 from graphsafe.scan.sources.named_lambdas import as_functions
 from graphsafe.scan.sources.node_memo import children, inside, memoize_on_node
+from graphsafe.scan.sources.tree_copies import with_changes
 from graphsafe.scan.symbols.index import dotted, elements
 
 _NESTED = ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda
@@ -184,8 +184,10 @@ def spelled_out(tree: ast.Module) -> ast.Module:
 def _spelled_out(tree: ast.Module) -> ast.Module | None:
     replaced = {id(name): text for function in functions_in(tree) for name, text in _replaced(function)}
     replaced.update({id(name): "torch.cuda.graph" for name in _own_captures(tree)})
-    copied = _copied(tree, replaced) if replaced else None
-    assert copied is None or isinstance(copied, ast.Module)
+    if not replaced:
+        return None
+    copied = with_changes(tree, lambda node: _placed(replaced[id(node)], node) if id(node) in replaced else None)
+    assert isinstance(copied, ast.Module)
     return copied
 
 
@@ -201,22 +203,6 @@ def _own_captures(tree: ast.Module) -> Iterator[ast.expr]:
         call = item.context_expr
         if isinstance(call, ast.Call) and (dotted(call.func) or "").removeprefix("self.") in own:
             yield call.func
-
-
-def _copied(value: Any, replaced: Mapping[int, str]) -> Any:
-    """Return a node with other code in place of some names. Nodes around such names are copied, without the memo that
-    node_memo.py stores in a node. All other nodes stay as they are."""
-    if isinstance(value, list):
-        copies = [_copied(one, replaced) for one in value]
-        return value if all(map(operator.is_, copies, value)) else copies
-    if not isinstance(value, ast.AST):
-        return value
-    if id(value) in replaced:
-        return _placed(replaced[id(value)], value)
-    parts = {name: (part, _copied(part, replaced)) for name, part in ast.iter_fields(value)}
-    if all(part is copied for part, copied in parts.values()):
-        return value
-    return ast.copy_location(type(value)(**{name: copied for name, (_, copied) in parts.items()}), value)
 
 
 def _placed(text: str, name: ast.AST) -> ast.expr:

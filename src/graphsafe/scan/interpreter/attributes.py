@@ -12,7 +12,7 @@ from graphsafe.scan.domain.arguments import TOP_LEVEL, Arguments, Call, argument
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join, join_all
 from graphsafe.scan.domain.naming import placed
-from graphsafe.scan.domain.summary import Effects, Summary
+from graphsafe.scan.domain.summary import Effects, Field, Summary
 from graphsafe.scan.domain.values import (
     UNKNOWN,
     Instance,
@@ -47,16 +47,14 @@ from graphsafe.scan.symbols.project import is_module_base
 CONSTRUCTORS = ("__init__", "__post_init__", "setup", "_init", "__new__")
 FACTORY_DECORATORS = frozenset(("staticmethod", "classmethod"))
 MAX_WRITERS = 6
-Key = tuple[str, str]
-"A class and an attribute."
 
 
 class AttributeTables:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self.composed: dict[Key, list[Value]] = {}
+        self.composed: dict[Field, list[Value]] = {}
         "Attribute of a plain class -> the objects that constructors of other classes pass to it."
-        self.constructions: Mapping[Key, Sequence[Value]] = {}
+        self.constructions: Mapping[Field, Sequence[Value]] = {}
         "Attribute or constructor parameter of a class -> the known values that it gets in calls of the class."
         self._with_known_arguments: Set[str] = frozenset()
         self._under_construction: dict[tuple[str, Passed | None], Effects] = {}
@@ -65,7 +63,7 @@ class AttributeTables:
         self._modules: dict[str, bool] = {}
         self._plain: dict[str, bool] = {}
         self._keys: dict[str, dict[str, str]] = {}
-        self._writing: dict[Key, Sequence[str]] = {}
+        self._writing: dict[Field, Sequence[str]] = {}
         "The methods, except constructors, that assign an attribute."
 
     # assignments in cold code
@@ -116,7 +114,7 @@ class AttributeTables:
             for told in facts_of(value, with_objects=captures):
                 add(self._engine.effects.constructed, (ref, of_parameter(name)), told)
 
-    def learn(self, constructions: Mapping[Key, Sequence[Value]]) -> None:
+    def learn(self, constructions: Mapping[Field, Sequence[Value]]) -> None:
         """Keep the values that calls in the project give to attributes, if these values show more than annotations."""
         self.constructions = {key: values for key, values in constructions.items() if self._adds_facts(key, values)}
         self._with_known_arguments = {ref for ref, name in constructions if name == of_parameter(name[1:-1])}
@@ -126,7 +124,7 @@ class AttributeTables:
         calls of the class."""
         return given is None and ref in self._with_known_arguments
 
-    def _adds_facts(self, key: Key, values: Sequence[Value]) -> bool:
+    def _adds_facts(self, key: Field, values: Sequence[Value]) -> bool:
         """Return whether calls show more about a field than the value in the class body. This is so if the class body
         shows neither a tensor nor a number. If the class body shows a tensor, calls add something only if all of them
         pass host tensors, or if all of them pass masks. Other tensors count as device tensors anyway."""

@@ -19,6 +19,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     captures_in,
     functions_in,
     head,
+    is_number,
     known_to,
     own,
     own_nodes,
@@ -341,9 +342,7 @@ def _numbers(table: GraphTensors) -> set[str]:
 
 
 def _gives_number(value: ast.expr, given: Set[str]) -> bool:
-    if isinstance(value, ast.Constant):
-        return isinstance(value.value, (int, float))
-    return isinstance(value, ast.Name) and value.id in given
+    return is_number(value) or (isinstance(value, ast.Name) and value.id in given)
 
 
 def _limits_number(value: ast.expr) -> bool:

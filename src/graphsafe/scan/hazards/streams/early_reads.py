@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping
 
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards.graph_syntax import called_name, following, parents_in, place, viewed
+from graphsafe.scan.hazards.refills import HOST_WAITS
 from graphsafe.scan.sources.node_memo import inside
 
 _READS = frozenset(("tolist", "item"))
-_WAITS = frozenset("synchronize wait query item tolist cpu".split())
+_WAITS = HOST_WAITS | {"wait"}
 "Methods after which the host may know that the copy is complete. So may methods with `sync` in their names."
 
 

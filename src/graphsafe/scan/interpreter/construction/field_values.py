@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from graphsafe.scan.domain.summary import Field
 from graphsafe.scan.domain.values import Instance, Value
-
-Field = tuple[str, str]
-"A class and an attribute."
 
 
 def add(found: dict[Field, list[Value]], field: Field, value: Value) -> None:
