@@ -205,8 +205,10 @@ _WIDENERS: Mapping[type, Callable[[Any], Value]] = {
 
 
 def in_any_call(value: Value) -> Value:
-    """Return a value without the identities of objects and their origins in a step, because these are facts about one
-    call only."""
+    """Return a value without the identities of objects, their origins in a step and the values of numbers, because
+    these are facts about one call only."""
+    if type(value) is Number:
+        return Number(type=value.type)
     if type(value) is Tensor:
         return Tensor(value.where, value.dtype, value.ndim, value.pinned, certain=value.certain)
     if type(value) is Instance:

@@ -189,6 +189,18 @@ def is_short(loop: ast.stmt) -> bool:
     return rounds is not None and int(rounds[1]) <= _FEW
 
 
+def is_warm_up(loop: ast.stmt) -> bool:
+    """Return whether a loop with only a few iterations does nothing but repeat calls: it gives them no new inputs, and
+    does nothing with their results."""
+    if not is_short(loop) or not isinstance(loop, (ast.For, ast.AsyncFor)):
+        return False
+    return MEASURES.search(ast.unparse(loop.iter)) is not None or not any(
+        isinstance(node, (ast.Assign, ast.AugAssign)) or (isinstance(node, ast.Call) and called_name(node) == "copy_")
+        for statement in loop.body
+        for node in ast.walk(statement)
+    )
+
+
 def is_capture(item: ast.withitem) -> bool:
     call = item.context_expr
     name = (dotted(call.func) or "") if isinstance(call, ast.Call) else ""

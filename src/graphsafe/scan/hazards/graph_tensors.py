@@ -20,6 +20,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     constructed,
     entry,
     functions_in,
+    graphs_of,
     head,
     is_number,
     is_plain_replay,
@@ -80,6 +81,11 @@ class GraphTensors:
     @property
     def captured_calls(self) -> list[ast.Call]:
         return [call for code in self.captured_code for call in calls_in(code.body)]
+
+    @property
+    def is_replayed(self) -> bool:
+        """Whether a function of the owner replays, or other code may do so because an attribute keeps a graph."""
+        return bool(self.replaying) or any(name.startswith("self.") for one in self.blocks for name in graphs_of(one))
 
     @property
     def overwritten(self) -> Set[str]:

@@ -142,7 +142,7 @@ def _other_weights(table: GraphTensors) -> Iterator[Line]:
     called = {
         text for call in table.captured_calls if (text := place(call.func)) is not None and text.startswith("self.")
     }
-    for name, function in table.functions.items() if table.replaying else ():
+    for name, function in table.functions.items() if table.is_replayed else ():
         if name in table.preparing and name not in table.replaying:
             continue
         yield from _weights_put(name, function, called)
@@ -154,9 +154,15 @@ def _weights_put(name: str, function: Function, modules: Set[str]) -> Iterator[L
     for _, node in own_nodes(function):
         changed = _weight_put(node) or ""
         changed = parts.get(changed.partition(".")[0], changed)
-        if any(f"{changed}.".startswith(f"{module}.") for module in modules):
+        if changed and any(_overlap(changed, module) for module in modules):
             assert isinstance(node, (ast.expr, ast.stmt))
             yield Line(name, "weights-rebound", node, ast.unparse(node))
+
+
+def _overlap(changed: str, module: str) -> bool:
+    """Return whether a change of an object's weights changes weights of a module: one of them is a part of the other.
+    The graph uses `self.net[2]` of `self.net`."""
+    return f"{changed}.".startswith(f"{module}.") or module.startswith((f"{changed}.", f"{changed}["))
 
 
 def _other_memory(found: Tables, table: GraphTensors) -> Iterator[Line]:

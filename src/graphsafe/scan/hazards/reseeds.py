@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from graphsafe.scan.hazards.graph_syntax import Line, called_name, is_plain_replay, own, parents_in, shared_loop
+from graphsafe.scan.hazards.graph_syntax import (
+    Function,
+    Line,
+    called_name,
+    constructed,
+    is_plain_replay,
+    own,
+    parents_in,
+    place,
+    shared_loop,
+)
 from graphsafe.scan.hazards.graph_tensors import Tables
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted
@@ -14,10 +24,16 @@ _SEEDS = frozenset(("manual_seed", "manual_seed_all"))
 
 
 def lines(found: Tables) -> Iterator[Line]:
-    replaying = {name.rpartition(".")[2] for table in found.all for name in table.replaying}
+    replaying = {name for table in found.all for name in table.replaying}
+    methods = {name.rpartition(".")[2] for name in replaying}
     for name, function, _ in found.functions:
         calls = own(function, ast.Call)
-        replays = [call for call in calls if is_plain_replay(call) or _own_name(call) in replaying]
+        objects = _objects_made(function)
+        replays = [
+            call
+            for call in calls
+            if is_plain_replay(call) or _own_name(call) in methods or _full_name(call, objects) in replaying
+        ]
         for call in calls if replays else ():
             if called_name(call) not in _SEEDS or len(call.args) != 1:
                 continue
@@ -31,6 +47,22 @@ def lines(found: Tables) -> Iterator[Line]:
 def _own_name(call: ast.Call) -> str:
     """Return the name of a called function of the file or of the object: `draw` for `self.draw()` and `draw()`."""
     return (dotted(call.func) or "").removeprefix("self.")
+
+
+def _objects_made(function: Function) -> Mapping[str, str]:
+    """Map local names to the classes of the objects that a function makes: `sampler = Sampler(net)`."""
+    return {
+        name: cls
+        for made in own(function, ast.Assign)
+        for name in map(place, made.targets)
+        if name is not None and (cls := constructed(made.value)) is not None
+    }
+
+
+def _full_name(call: ast.Call, objects: Mapping[str, str]) -> str:
+    """Return the qualified name of a called method: `Sampler.draw` for `sampler.draw()`."""
+    holder, _, method = (dotted(call.func) or "").rpartition(".")
+    return f"{objects.get(holder, '')}.{method}"
 
 
 def _changes(seed: ast.expr, loop: ast.AST) -> bool:

@@ -73,7 +73,7 @@ def lines(found: Tables) -> Iterator[Line]:
 def _bound_later(table: GraphTensors) -> Iterator[Line]:
     """Yield assignments to an input's name after the capture. Such a line is in a function that does not replay, or it
     comes after a replay."""
-    if not table.replaying:
+    if not table.is_replayed:
         return
     for name in sorted(table.inputs):
         # A name that no line fills and that is not an attribute may stand for a module, a number or a configuration,

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from graphsafe.scan.domain.joins import join
-from graphsafe.scan.domain.values import Dict, Instance, RuntimeObject, Tensor, Unknown, Value, as_tensor, options
+from graphsafe.scan.domain.values import (
+    Dict,
+    Instance,
+    Number,
+    RuntimeObject,
+    Tensor,
+    Unknown,
+    Value,
+    as_tensor,
+    options,
+)
 from graphsafe.scan.domain.values import Sequence as SequenceValue
 from graphsafe.scan.domain.widening import in_any_call
 
@@ -26,12 +36,12 @@ def is_blank(value: Value | None) -> bool:
 
 def facts_of(value: Value, with_objects: bool) -> Iterator[Value]:
     """Yield the facts that an argument shows about its parameter: a tensor without the tensor's identity, or an
-    optimizer. If `with_objects` is set, also yield an object of the project, without its identity."""
+    optimizer. If `with_objects` is set, also yield a number, and an object of the project without its identity."""
     tensor, certain = as_tensor(value)
     if tensor is not None and certain and tensor.certain:
         yield Tensor(tensor.where, tensor.dtype, tensor.ndim, tensor.pinned)
     yield from filter(is_optimizer, options(value))
-    yield from (in_any_call(one) for one in options(value) if with_objects and type(one) is Instance)
+    yield from (in_any_call(one) for one in options(value) if with_objects and type(one) in (Instance, Number))
 
 
 def is_optimizer(value: Value) -> bool:

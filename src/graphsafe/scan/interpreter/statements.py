@@ -15,7 +15,7 @@ from graphsafe.scan.domain.summary import RootSite
 from graphsafe.scan.domain.values import NONE, UNKNOWN, DeviceValue, Instance, RuntimeObject, Sequence, Unknown, Value
 from graphsafe.scan.execution.frame import Frame, LazyTest
 from graphsafe.scan.hazards import branch_effects, capture_site, fixed_device
-from graphsafe.scan.hazards.graph_syntax import is_short
+from graphsafe.scan.hazards.graph_syntax import is_warm_up
 from graphsafe.scan.hazards.streams import side_stream
 from graphsafe.scan.interpreter import assignments, definitions, patterns
 from graphsafe.scan.interpreter.assignments import assign
@@ -229,7 +229,7 @@ def _loop(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before_each: C
     ended: Env = {}
     around, lazy_count, hot, between = frame.conditions, len(frame.lazy), frame.hot, frame.between
     is_step = node.lineno in frame.step_loops
-    frame.hot = hot or (is_step and not is_short(node))
+    frame.hot = hot or (is_step and not is_warm_up(node))
     # If a loop contains the step loop, the other lines of the outer loop run between the steps.
     frame.between = not frame.hot and (between or is_step or holds_steps(frame, node))
     for rounds in range(1, MAX_ROUNDS + 1 if frame.hot else 2):

@@ -97,9 +97,7 @@ class Linter:
         calls = CallGraph(self._record)
         captures = calls.captures(self._is_compiled)
         regions = Regions(self._project, self._record, calls, self._candidates.with_graphs, self._has_unread_module)
-        # Code of a library is also used outside of the project. In an application, a definition that nothing in the
-        # project names is doubtful.
-        documents = self._project.files.documents if self._candidates.is_application else None
+        documents = self._project.files.documents if self._candidates.shows_uses else None
         unnamed = UnnamedCode(self._project, self._paths, self._record.roots, calls, documents)
         for place, event in self._events(wanted, regions):
             event = _captured(event, captures.get(place.ref))

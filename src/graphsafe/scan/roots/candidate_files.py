@@ -68,6 +68,11 @@ TOOL = re.compile(r"(setup|conftest|noxfile|tasks|version\w*|release|build|bench
 "Matches scripts at the top of a library that build or test the library."
 PUBLIC = re.compile(rb"def (?<!\wdef )([A-Za-z]\w*|__call__)\(")
 "Matches the definition of a public function."
+_EXPORTING = re.compile(rb"^[ \t]*(from[ \t]+[\w.]+[ \t]+import|__all__\b)", re.M)
+"Matches the names that a package exports to its users."
+NEAR_TOP = 2
+"""A package's `__init__.py` exports names to users if the package's path in the project has at most this many folders,
+not counting a folder `src`."""
 FEW = 10
 "The files to report on are few if the project has more than `FEW` files for each of them."
 MAX_READINGS = 4500
@@ -86,8 +91,9 @@ class Candidates:
     applied: frozenset[str]
     """The `public` files of packages for which the project has scripts that train or run a model. Such scripts call the
     functions that steps need."""
-    is_application: bool
-    "Whether scripts of the project train or run its code."
+    shows_uses: bool
+    """Whether the project shows which of its code is used: it has scripts that train or run its code, or a package that
+    exports names. Only then may a definition that nothing in the project names be unused."""
     beside_steps: frozenset[str]
     "Files of packages that contain tests, evaluations or the preparation of data."
     with_graphs: frozenset[str]
@@ -195,10 +201,27 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
     with_graphs = frozenset(path for package in capturing for path in packages[package])
     chooses_device = any(True for _ in _with(packages, files, _may_choose_device))
     by_rank = any(True for _ in _with(packages, files, _may_choose_by_rank))
+
+    def exports(path: str) -> bool:
+        folders = [one for one in Path(os.path.relpath(path, top)).parts[:-1] if one != "src"]
+        is_near_top = os.path.basename(path) == "__init__.py" and 0 < len(folders) <= NEAR_TOP
+        return is_near_top and _EXPORTING.search(files.data(path) or b"") is not None
+
+    shows_uses = bool(scripts) or any(map(exports, files.names))
     one_device = frozenset(files.names if by_rank else _of_current_device(packages, capturing, files, scripts))
     paths = (*found, TARGETS) if config.targets else tuple(found)
     return Candidates(
-        paths, public, applied, bool(scripts), beside, with_graphs, chooses_device, one_device, scope, names, broken
+        paths,
+        public,
+        applied,
+        shows_uses,
+        beside,
+        with_graphs,
+        chooses_device,
+        one_device,
+        scope,
+        names,
+        broken,
     )
 
 

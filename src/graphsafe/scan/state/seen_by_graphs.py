@@ -149,7 +149,10 @@ def _number(write: Write, uses: list[Use] | tuple[()], log: StateLog, graphs: Gr
     reads = log.readers.get(write.key, ())
     chooses = any(not _is_held(read, graphs) for read in reads)
     seen = [use for use in uses if use.kind != "branch" or not chooses]
-    if graphs.recaptures(write.ref, write.span[0]) or not any(graphs.is_held(use.ref, use.line) for use in seen):
+    # A constructor's captured block reads the numbers of its own new object. Such reads are not recorded as uses.
+    in_constructor = any(read.captured and read.ref.endswith(".__init__") for read in reads)
+    is_used = in_constructor or any(graphs.is_held(use.ref, use.line) for use in seen)
+    if graphs.recaptures(write.ref, write.span[0]) or not is_used:
         return None
     # A function that takes the number as an argument may have been captured with another number.
     if not any(_is_held(read, graphs) or graphs.captures_after(read.ref, 0) for read in reads):

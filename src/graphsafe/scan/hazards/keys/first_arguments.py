@@ -26,8 +26,9 @@ from graphsafe.scan.hazards.graph_syntax import (
     stored_names,
 )
 from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, Tables, targets
-from graphsafe.scan.hazards.keys.graph_keys import number_parameters, switched_attributes
+from graphsafe.scan.hazards.keys.graph_keys import switched_attributes
 from graphsafe.scan.hazards.keys.key_names import ALL, is_covered, names_in
+from graphsafe.scan.hazards.keys.number_names import numbers_in
 from graphsafe.scan.hazards.owners import Functions
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import matched, parameters
@@ -40,7 +41,7 @@ def lines(found: Tables) -> Iterator[Line]:
     functions = found.by_name
     for name, function in functions.items():
         blocks = captures_in(function) if function.name not in CONSTRUCTORS else []
-        numbers = number_parameters(function) if blocks else frozenset()
+        numbers = numbers_in(found.tree).parameters_of(function) if blocks else frozenset()
         for block in blocks if numbers else ():
             first = _first_call(block, parents_in(function))
             if first is not None:

@@ -17,7 +17,6 @@ from graphsafe.scan.hazards.graph_syntax import (
     called_name,
     calls_in,
     captures_in,
-    functions_in,
     head,
     is_number,
     known_to,
@@ -28,9 +27,10 @@ from graphsafe.scan.hazards.graph_syntax import (
 )
 from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, bindings, targets
 from graphsafe.scan.hazards.keys.key_names import is_covered, names_in
+from graphsafe.scan.hazards.keys.number_names import NO_NUMBERS, NumberNames, names_number, numbers_in
 from graphsafe.scan.hazards.owners import Functions, with_captures
 from graphsafe.scan.sources.node_memo import inside
-from graphsafe.scan.symbols.blocks import matched, parameters, with_defaults
+from graphsafe.scan.symbols.blocks import matched, parameters
 from graphsafe.scan.symbols.index import dotted
 
 _ASKS_FOR_GRAPH = re.compile(r"^not [\w.]*(captured|graph|ready|init)\w*$|graph\w* is None", re.I)
@@ -40,11 +40,11 @@ _ASKS_FOR_GRAPH = re.compile(r"^not [\w.]*(captured|graph|ready|init)\w*$|graph\
 def lines(found: Tables) -> Iterator[Line]:
     functions = found.by_name
     callers = [*with_captures(found)]
-    fields = _number_names(found.tree) if callers else frozenset()
+    numbers = numbers_in(found.tree) if callers else NO_NUMBERS
     for name, function, capturing in callers:
-        yield from _lacking(name, function, capturing, functions, fields)
-        yield from _lacking_where_stored(name, function, capturing, functions, fields)
-        yield from _without_key(name, function, capturing, functions, fields)
+        yield from _lacking(name, function, capturing, functions, numbers)
+        yield from _lacking_where_stored(name, function, capturing, functions, numbers)
+        yield from _without_key(name, function, capturing, functions, numbers)
     for table in found.all if callers else ():
         yield from _other_numbers(table)
 
@@ -53,7 +53,7 @@ def lines(found: Tables) -> Iterator[Line]:
 
 
 def _lacking(
-    name: str, function: Function, capturing: Functions, functions: Functions, fields: Set[str]
+    name: str, function: Function, capturing: Functions, functions: Functions, numbers: NumberNames
 ) -> Iterator[Line]:
     """Yield assignments of graphs that are captured when they are first needed, if the key lacks a number or an option
     of the capture."""
@@ -75,7 +75,7 @@ def _lacking(
         told |= {head(one) for one in told if "[" in one}
         frozen: dict[str, Set[str]] = {}
         for call, made in captures:
-            frozen.update(_frozen(call, function, made, switched, fields, unique))
+            frozen.update(_frozen(call, function, made, switched, numbers, unique))
         lacking = [
             text
             for text, sources in frozen.items()
@@ -88,7 +88,7 @@ def _lacking(
 
 
 def _lacking_where_stored(
-    name: str, function: Function, capturing: Functions, functions: Functions, fields: Set[str]
+    name: str, function: Function, capturing: Functions, functions: Functions, numbers: NumberNames
 ) -> Iterator[Line]:
     """Yield calls of a function that captures and stores the graph itself: `if n not in self.graphs: self.capture(n,
     scale)`. The graph's key lacks a number or an option that the captured block reads."""
@@ -107,7 +107,7 @@ def _lacking_where_stored(
                 for one in names_in(entry.slice, made, unique):
                     told |= names_in(given[head(one)], function, unique) if head(one) in given else {one}
                 switched = switched_attributes(name, place(entry.value), functions)
-                frozen = _frozen(call, function, made, switched, fields, unique)
+                frozen = _frozen(call, function, made, switched, numbers, unique)
                 lacking = [
                     text
                     for text, sources in frozen.items()
@@ -125,7 +125,7 @@ def _entries(function: Function, test: str) -> Iterator[ast.Subscript]:
 
 
 def _without_key(
-    name: str, function: Function, capturing: Functions, functions: Functions, fields: Set[str]
+    name: str, function: Function, capturing: Functions, functions: Functions, numbers: NumberNames
 ) -> Iterator[Line]:
     """Yield tests for the single graph that a function keeps: `if self.graph is None: self._capture(x, limit)`. The
     capture uses a number or an option of the first call, and neither the test nor the code around the capture reads
@@ -143,8 +143,8 @@ def _without_key(
         kept = [one for one in renamed if isinstance(one.targets[0], ast.Attribute)]
         within = {id(inner) for one in (*branch.body, *kept) for inner in ast.walk(one)}
         names = {one.id for one in own(function, ast.Name) if id(one) not in within}
-        frozen = _frozen(calls[0], function, capturing[called_name(calls[0])], frozenset(), fields, unique)
-        given = [text for text in sorted(frozen) if text in number_parameters(function) - names]
+        frozen = _frozen(calls[0], function, capturing[called_name(calls[0])], frozenset(), numbers, unique)
+        given = [text for text in sorted(frozen) if text in numbers.parameters_of(function) - names]
         if given:
             yield Line(name, "key-lacks", branch.test, given[0])
 
@@ -209,24 +209,25 @@ def switched_attributes(name: str, table: str | None, functions: Functions) -> S
 
 
 def _frozen(
-    call: ast.Call, function: Function, made: Function, switched: Set[str], fields: Set[str], unique: Functions
+    call: ast.Call, function: Function, made: Function, switched: Set[str], numbers: NumberNames, unique: Functions
 ) -> Mapping[str, Set[str]]:
     """Return the numbers and options that a call passes to the capture. Each comes with the arguments and the
     attributes from which it is computed."""
     given = {argument.arg for argument in parameters(function)} - {"self", "cls"}
-    numbers = number_parameters(function)
     options = {function.args.kwarg.arg} if function.args.kwarg is not None else set()
     given |= options
     names = (inner.id for inner in inside(call, ast.Name))
-    found: dict[str, Set[str]] = {name: {name} for name in names if name in numbers | options}
-    taken = number_parameters(made) | _used_as_numbers(made)
+    found: dict[str, Set[str]] = {name: {name} for name in names if name in numbers.parameters_of(function) | options}
+    taken = numbers.parameters_of(made) | _used_as_numbers(made)
     for value, parameter in matched(call, made):
         text = place(value)
         if text is None:
             continue
         # If the parameter has no annotation, the file may declare its name, or the name of the passed attribute, as a
         # number elsewhere.
-        is_field = parameter.arg in fields or (isinstance(value, ast.Attribute) and value.attr in fields)
+        is_field = parameter.arg in numbers.fields or (
+            isinstance(value, ast.Attribute) and value.attr in numbers.fields
+        )
         if parameter.arg in taken or (parameter.annotation is None and is_field):
             sources = {one for one in names_in(value, function, unique) if head(one) in given or one in switched}
             # The key must contain `request.size` itself; `request` alone is not enough.
@@ -234,18 +235,10 @@ def _frozen(
                 one for one in sources if not any(other.startswith((f"{one}.", f"{one}[")) for other in sources)
             }
         elif text in given:
-            found.update((f"{text}.{name}", {f"{text}.{name}"}) for name in _read_of(parameter.arg, made) & fields)
+            found.update(
+                (f"{text}.{name}", {f"{text}.{name}"}) for name in _read_of(parameter.arg, made) & numbers.fields
+            )
     return {text: sources for text, sources in found.items() if sources}
-
-
-def number_parameters(function: Function) -> Set[str]:
-    """Return the parameters whose annotation or default is a number or a string."""
-    by_default = {
-        one.arg
-        for one, value in with_defaults(function)
-        if one.annotation is None and isinstance(value, ast.Constant) and isinstance(value.value, (int, float, str))
-    }
-    return by_default | {one.arg for one in parameters(function) if _names_number(one.annotation)}
 
 
 def _used_as_numbers(function: Function) -> Set[str]:
@@ -257,22 +250,6 @@ def _used_as_numbers(function: Function) -> Set[str]:
     return {part.id for part in parts if isinstance(part, ast.Name)}
 
 
-def _number_names(tree: ast.Module) -> Set[str]:
-    """Return the names of fields and parameters that are numbers or strings wherever the file declares them."""
-    declared = [
-        (node.target.id, _names_number(node.annotation))
-        for cls in inside(tree, ast.ClassDef)
-        for node in cls.body
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-    ]
-    for function in functions_in(tree):
-        numbers = number_parameters(function)
-        declared += [
-            (one.arg, one.arg in numbers) for one in parameters(function) if one.arg in numbers or one.annotation
-        ]
-    return {name for name, is_number in declared if is_number} - {name for name, is_number in declared if not is_number}
-
-
 def _read_of(parameter: str, made: Function) -> set[str]:
     """Return the attributes of a parameter that the captured block of a function reads, directly or through a tuple of
     arguments."""
@@ -282,15 +259,6 @@ def _read_of(parameter: str, made: Function) -> set[str]:
     tuples = [node.value for node in packed if not names.isdisjoint(map(place, node.targets))]
     attributes = [inner for part in (*blocks, *tuples) for inner in inside(part, ast.Attribute)]
     return {inner.attr for inner in attributes if place(inner.value) == parameter}
-
-
-def _names_number(annotation: ast.expr | None) -> bool:
-    """Return whether an annotation is a type such as `int` or `str`, also as `Optional[int]` or `int | None`."""
-    if isinstance(annotation, ast.Subscript) and (dotted(annotation.value) or "").endswith("Optional"):
-        annotation = annotation.slice
-    if isinstance(annotation, ast.BinOp) and isinstance(annotation.right, ast.Constant):
-        annotation = annotation.left
-    return isinstance(annotation, ast.Name) and annotation.id in ("int", "float", "bool", "str")
 
 
 # numbers in attributes
@@ -334,7 +302,7 @@ def _numbers(table: GraphTensors) -> set[str]:
     for node in table.scope.body if isinstance(table.scope, ast.ClassDef) else ():
         if isinstance(node, ast.FunctionDef):
             is_first = node.name in CONSTRUCTORS
-            given = {one.arg for one in inside(node.args, ast.arg) if _names_number(one.annotation)}
+            given = {one.arg for one in inside(node.args, ast.arg) if names_number(one.annotation)}
             for target, value in (pair for inner in inside(node, ast.Assign) for pair in bindings(inner)):
                 if _limits_number(value) or (is_first and _gives_number(value, given)):
                     found.update(filter(None, [place(target)]))

@@ -1,6 +1,6 @@
-"""Functions that return outputs of a graph. Such a function returns the output itself (not a copy), alone or in a
-tuple, or returns the result of another such function. Such a function may also be a method of an imported class, whose
-file seldom keeps the result itself.
+"""Functions that return outputs of a graph. Such a function returns the output itself (not a copy), alone, in a tuple
+or in a dict, or returns the result of another such function. Such a function may also be a method of an imported class,
+whose file seldom keeps the result itself.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ def outputs_of_other(replay: ast.Call, outputs: Mapping[str, Sequence[Set[str]]]
 def _returned(function: Function, outputs: Set[str]) -> Given | None:
     """Return the outputs that a function returns without a copy, or None if it returns none."""
     for value in [inner.value for inner in own(function, ast.Return) if inner.value is not None]:
-        if viewed(value) in outputs:
+        held = [*value.values] if isinstance(value, ast.Dict) else [value]
+        if any(viewed(one) in outputs for one in held):
             return Given(value)
         if isinstance(value, ast.Tuple):
             parts = frozenset(i for i, part in enumerate(value.elts) if viewed(part) in outputs)

@@ -5,6 +5,7 @@ outputs.
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 
 from graphsafe.scan.hazards.graph_syntax import (
@@ -123,7 +124,7 @@ def _kept_around(found: Tables) -> Iterator[Line]:
     outputs = outputs_by_graph(found)
     for function, node, _ in found.functions if outputs else ():
         parents = parents_in(node)
-        stored = stored_names(parents)
+        stored = _of_several_objects(parents)
         for replay in filter(is_plain_replay, own(node, ast.Call)):
             names = _of_one_object(replay, outputs, stored)
             for line in [inner for inner in parents if isinstance(inner, (ast.Call, ast.Assign))]:
@@ -149,6 +150,13 @@ def _of_one_object(replay: ast.Call, outputs: Mapping[str, Sequence[Set[str]]], 
     """Return the outputs of another object whose graph a call replays. A name that the function binds several times, or
     in a loop, may stand for several objects, so the `stored` names are left out."""
     return {text for text in outputs_of_other(replay, outputs) if text.partition(".")[0] not in stored}
+
+
+def _of_several_objects(parents: Parents) -> set[str]:
+    """Return the local names that may stand for several objects: a function binds them more than once, or in a loop."""
+    bound = [node for node in parents if isinstance(node, ast.Name) and is_stored(node)]
+    several = [name for name, count in Counter(node.id for node in bound).items() if count > 1]
+    return {*several, *(node.id for node in bound if loop_around(node, parents) is not None)}
 
 
 def _kept_of(method: Function, given: Set[str], found: Tables) -> Iterator[ast.Call]:
@@ -203,7 +211,7 @@ def _replayed_beside_yields(generator: Function, outputs: Mapping[str, Sequence[
     yields = own(generator, ast.Yield) if outputs else []
     for replay in filter(is_plain_replay, own(generator, ast.Call)) if yields else ():
         if any(shared_loop(node, replay, parents) is not None for node in yields):
-            yield from _of_one_object(replay, outputs, stored_names(parents))
+            yield from _of_one_object(replay, outputs, _of_several_objects(parents))
 
 
 def _collects(call: ast.Call, part: int | None, parents: Parents) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from graphsafe.scan.hazards.graph_syntax import (
     Function,
     Line,
+    arguments_of,
     called_name,
     captures_in,
     is_plain_replay,
@@ -88,9 +89,10 @@ def lines(found: Tables) -> Iterator[Line]:
             copies = _copies(block, _made_in(function) - captured)
             if not order.stops and not _among(stream, order.waiting | order.handed):
                 yield from (Line(name, "given-early", call, ast.unparse(call)) for call in _given(block, function))
-            if not _among(stream, order.waiting):
+            streams = _meant(stream, function, found)
+            if streams and not any(_among(one, order.waiting) for one in streams):
                 yield from (Line(name, "refilled", call, ast.unparse(call.func)) for call in copies)
-            elif replays and not order.is_followed(stream):
+            elif replays and streams and not any(map(order.is_followed, streams)):
                 yield from (Line(name, "read-early", call, ast.unparse(call.func)) for call in copies)
 
 
@@ -175,6 +177,21 @@ def _entered(block: ast.AST, name: str, function: Function) -> Name | None:
         if isinstance(call, ast.Call) and call.args and (dotted(call.func) or "").endswith("cuda.stream"):
             return _named(call.args[0], name, function)
     return None
+
+
+def _meant(stream: Name, function: Function, found: Tables) -> Sequence[Name]:
+    """Return the names of a stream. A stream that is a parameter may be any argument of the function's calls in the
+    file. Without such a call, nothing is known of the stream, and it has no name."""
+    if stream[1] not in {one.arg for one in parameters(function)}:
+        return [stream]
+    given = [
+        _named(argument, name, caller)
+        for name, caller, _ in found.functions
+        for call in own(caller, ast.Call)
+        if called_name(call) == function.name
+        for argument in arguments_of(call)
+    ]
+    return [stream, *(one for one in given if one is not None)] if given else []
 
 
 def _given(block: ast.AST, function: Function) -> Iterator[ast.Call]:

@@ -128,11 +128,11 @@ def _note_passed(engine: Engine, ref: str, method: str, arguments: Arguments) ->
 
 
 def _is_object(value: Value) -> bool:
-    """Return whether a value is a tensor, an object of the project, an optimizer, or an `nn.Sequential` with objects of
-    the project. If an attribute has such a value, it determines which code a step runs."""
+    """Return whether a value is a tensor, an object of the project, an optimizer, a number, or an `nn.Sequential` with
+    objects of the project. If an attribute has such a value, it determines which code a step runs."""
     found = options(value)
     return bool(found) and all(
-        type(one) in (Tensor, Instance) or is_optimizer(one) or _is_sequential(one) for one in found
+        type(one) in (Tensor, Instance, Number) or is_optimizer(one) or _is_sequential(one) for one in found
     )
 
 
