@@ -38,7 +38,7 @@ HOWS: Mapping[str, frozenset[str]] = {
         "Rng": "private-generator reseed state host-random seeded-again",
         "StreamOp": "synchronize query elapsed-time barrier no-stream no-warmup unjoined foreign-stream literal-device "
         "swallowed capturing-branch autocast-around wait-between-graphs never-replayed same-inputs "
-        "captured-again kept-alone made-late waits-for-itself discarded",
+        "captured-again kept-alone made-late read-before-join waits-for-itself discarded",
         "AttrWrite": "lazy-init host-state rebound swapped cached output-kept output-awaited not-replayed derived "
         "input-rebound partial-refresh not-refreshed copied-once weights-rebound grads-dropped freed rate-changed "
         "number-changed counted begun-in-capture adopted key-lacks made-twice refilled host-refilled host-read-early "

@@ -160,12 +160,16 @@ def run_together(node: ast.AST, later: ast.AST, parents: Mapping[ast.AST, ast.AS
 
 
 def runs_beside(tree: ast.Module, method: str, replaying: Set[str]) -> bool:
-    """Return whether one loop of the file calls both this method and a replaying method. The loop may call the method
-    through another function."""
-    loops = [node for node in ast.walk(tree) if isinstance(node, LOOPS)]
-    called = [{called_name(call) for call in calls_in(loop.body)} for loop in loops]
+    """Return whether one loop of the file calls this method, and also replays or calls a replaying method. The loop may
+    call the method through another function."""
     leading = {method, *(node.name for node in functions_in(tree) if method in map(called_name, own(node, ast.Call)))}
-    return any(not (leading - replaying).isdisjoint(names) and not replaying.isdisjoint(names) for names in called)
+    for loop in [node for node in ast.walk(tree) if isinstance(node, LOOPS)]:
+        calls = calls_in(loop.body)
+        names = {*map(called_name, calls)}
+        replays = not replaying.isdisjoint(names) or any(map(is_plain_replay, calls))
+        if replays and not (leading - replaying).isdisjoint(names):
+            return True
+    return False
 
 
 WARM_UP = re.compile(r"(?<!s)warm", re.I)

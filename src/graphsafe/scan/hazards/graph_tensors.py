@@ -128,21 +128,6 @@ class Tables:
         """Return the number of functions with this name in the file, in any class."""
         return sum(qualified.rpartition(".")[2] == name for qualified, _, _ in self.functions)
 
-    def only_copies(self, method: str) -> bool:
-        """Return whether all methods with this name in the file only copy their arguments:
-        `self.rows[i].copy_(row)`."""
-        same = [node for name, node, _ in self.functions if name.endswith(f".{method}")]
-        return bool(same) and all(map(_only_copies, same))
-
-
-def _only_copies(method: Function) -> bool:
-    given = {argument.arg for argument in method.args.args[1:]}
-    uses = [parent for parent, node in own_nodes(method) if isinstance(node, ast.Name) and node.id in given]
-    return all(
-        isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr.endswith("_")
-        for call in uses
-    )
-
 
 def tables(tree: ast.Module) -> Tables:
     found = Tables(tree=tree)

@@ -94,12 +94,13 @@ def _functions(tree: ast.Module) -> Mapping[str, Function]:
 
 
 def _around_calls(function: Function, name: str) -> Iterator[ast.AST]:
-    """Yield the outermost loop around each call of a function, or the calling function if no loop is around the
+    """Yield the innermost loop around each call of a function, or the calling function if no loop is around the
     call."""
     calls = {call for call in inside(function, ast.Call) if called_name(call) == name}
     loops = [node for _, node in own_nodes(function) if isinstance(node, _LOOPS)]
     for call in calls:
-        yield next((loop for loop in loops if any(inner is call for inner in ast.walk(loop))), function)
+        around = [loop for loop in loops if any(inner is call for inner in ast.walk(loop))]
+        yield min(around, key=lambda loop: sum(1 for _ in ast.walk(loop)), default=function)
 
 
 def _regular_calls(part: ast.AST) -> Iterator[ast.Call]:

@@ -53,8 +53,9 @@ from graphsafe.scan.hazards.graph_syntax import (
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings, tables
 from graphsafe.scan.hazards.keys import captured_rounds, first_arguments, graph_keys
 from graphsafe.scan.hazards.outputs import kept_outputs
+from graphsafe.scan.hazards.outputs.containers import KEEPS, put, shown
 from graphsafe.scan.hazards.outputs.givers import Parts, imported_methods
-from graphsafe.scan.hazards.outputs.kept_outputs import HANDS_OUT, KEEPS
+from graphsafe.scan.hazards.outputs.kept_outputs import HANDS_OUT
 from graphsafe.scan.hazards.same_objects import spelled_out
 from graphsafe.scan.hazards.streams import copy_streams
 from graphsafe.scan.sources.node_memo import inside
@@ -231,7 +232,7 @@ class _Site:
                 yield _event("AttrWrite", how, node, place(target) or ast.unparse(target))
 
     def _kept(self, node: ast.Assign | ast.Call) -> Iterator[Event]:
-        holder, held = kept_outputs.put(node, self._containers | HANDS_OUT)
+        holder, held = put(node, self._containers | HANDS_OUT)
         target = node.targets[0] if isinstance(node, ast.Assign) else None
         if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id in self._items:
             holder, held = target.value, [node.value]  # type: ignore[union-attr]
@@ -240,8 +241,8 @@ class _Site:
         function = node.func if isinstance(node, ast.Call) else None
         is_handed = isinstance(function, ast.Attribute) and function.attr in HANDS_OUT
         for value in held:
-            shown = (kept_outputs.shown(part, self._parents) for part in elements(value))
-            text = next((text for text in shown if text in self._overwritten), None)
+            names = (shown(part, self._parents) for part in elements(value))
+            text = next((text for text in names if text in self._overwritten), None)
             if text is None or place(holder) in self._outputs | self._inputs:
                 continue
             is_of_item = isinstance(holder, ast.Attribute) and place(holder.value) in self._items

@@ -11,6 +11,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     called_name,
     constructed,
     is_plain_replay,
+    loop_around,
     own,
     parents_in,
     place,
@@ -38,9 +39,16 @@ def lines(found: Tables) -> Iterator[Line]:
             if called_name(call) not in _SEEDS or len(call.args) != 1:
                 continue
             parents = parents_in(function)
-            loops = [shared_loop(call, replay, parents) for replay in replays if replay.lineno > call.lineno]
+            later = [replay for replay in replays if replay.lineno > call.lineno]
+            loops = [shared_loop(call, replay, parents) for replay in later]
             loop = next((one for one in loops if one is not None), None)
-            if loop is not None and not _changes(call.args[0], loop):
+            if loop is not None:
+                is_same = not _changes(call.args[0], loop)
+            else:
+                # Each call of a method that replays once is a step.
+                once = any(is_plain_replay(one) and loop_around(one, parents) is None for one in later)
+                is_same = once and "." in name and _is_fixed(call.args[0], found)
+            if is_same:
                 yield Line(name, "seeded-again", call, ast.unparse(call))
 
 
@@ -63,6 +71,14 @@ def _full_name(call: ast.Call, objects: Mapping[str, str]) -> str:
     """Return the qualified name of a called method: `Sampler.draw` for `sampler.draw()`."""
     holder, _, method = (dotted(call.func) or "").rpartition(".")
     return f"{objects.get(holder, '')}.{method}"
+
+
+def _is_fixed(seed: ast.expr, found: Tables) -> bool:
+    """Return whether a seed is a number in the code, or an attribute that only constructors assign."""
+    text = place(seed) or ""
+    others = [function for name, function, _ in found.functions if not name.endswith(".__init__")]
+    written = {place(node) for one in others for node in own(one, ast.Attribute) if isinstance(node.ctx, ast.Store)}
+    return isinstance(seed, ast.Constant) or (text.startswith("self.") and text not in written)
 
 
 def _changes(seed: ast.expr, loop: ast.AST) -> bool:

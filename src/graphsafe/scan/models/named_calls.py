@@ -30,9 +30,9 @@ def note_arguments(frame: Frame, method: str, arguments: Arguments) -> None:
 
 
 def note_known(frame: Frame, method: str, arguments: Arguments) -> None:
-    """Record the arguments that a call in a step passes to a known method. The method may also be a root. An argument
-    that is not certainly a host tensor counts as a device tensor."""
-    node = frame.project.function_node(method) if frame.hot else None
+    """Record the arguments that a call in a step or between steps passes to a known method. The method may also be a
+    root. An argument that is not certainly a host tensor counts as a device tensor."""
+    node = frame.project.function_node(method) if frame.hot or frame.between else None
     if node is None or arguments.further:
         return
     names = [one.arg for one in parameters(node)][1:]

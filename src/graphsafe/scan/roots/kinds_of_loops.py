@@ -9,7 +9,15 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from graphsafe.scan.hazards.graph_syntax import LOOPS, MEASURES, ancestors, called_name, calls_in, is_short
+from graphsafe.scan.hazards.graph_syntax import (
+    LOOPS,
+    MEASURES,
+    ancestors,
+    arguments_of,
+    called_name,
+    calls_in,
+    is_short,
+)
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import FileIndex, dotted
 from graphsafe.scan.symbols.project import Project
@@ -53,7 +61,8 @@ def only_repeats(loop: ast.stmt, call: ast.Call) -> bool:
     """Return whether a loop only repeats one call, with nothing new in each iteration. Such a loop is a part of one
     step."""
     body = loop.body if isinstance(loop, LOOPS) else []
-    return len(body) == 1 and isinstance(body[0], ast.Expr) and body[0].value is call
+    is_alone = len(body) == 1 and isinstance(body[0], ast.Expr) and body[0].value is call
+    return is_alone and not any(inside(one, ast.Call) for one in arguments_of(call))
 
 
 # evaluations

@@ -9,11 +9,12 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from graphsafe.scan.hazards.graph_syntax import (
     Function,
     Line,
+    arguments_of,
     called_name,
     calls_in,
     captures_in,
@@ -27,11 +28,11 @@ from graphsafe.scan.hazards.graph_syntax import (
 )
 from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, bindings, targets
 from graphsafe.scan.hazards.keys.key_names import is_covered, names_in
-from graphsafe.scan.hazards.keys.number_names import NO_NUMBERS, NumberNames, names_number, numbers_in
+from graphsafe.scan.hazards.keys.number_names import NO_NUMBERS, NumberNames, as_bounds, names_number, numbers_in
 from graphsafe.scan.hazards.owners import Functions, with_captures
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import matched, parameters
-from graphsafe.scan.symbols.index import dotted
+from graphsafe.scan.symbols.index import dotted, elements
 
 _ASKS_FOR_GRAPH = re.compile(r"^not [\w.]*(captured|graph|ready|init)\w*$|graph\w* is None", re.I)
 "Matches a test that is true only for the first call. This is the call that captures."
@@ -59,14 +60,12 @@ def _lacking(
     of the capture."""
     parents = parents_in(function)
     unique = _by_last_name(functions)
-    for node in parents:
-        branch = parents.get(node)
-        if not isinstance(node, ast.Assign) or not isinstance(branch, ast.If):
-            continue
+    for node in own(function, ast.Assign):
         entry = next((one for one in node.targets if isinstance(one, ast.Subscript)), None)
         if entry is None:
             continue
-        captures = [*_captures_for(node, branch, capturing, functions)]
+        first = _first_statements(node, ast.unparse(entry.value), parents)
+        captures = [*_captures_for(node, first, capturing, functions)]
         if not captures:
             continue
         switched = switched_attributes(name, place(entry.value), functions)
@@ -85,6 +84,20 @@ def _lacking(
             origins = {head(one) for one in (min(lacking), *frozen[min(lacking)])}
             maker = _made_by(entry.slice, origins, function, functions)
             yield Line(*(maker or (name, "key-lacks", node)), min(lacking))
+
+
+def _first_statements(node: ast.Assign, table: str, parents: Mapping[ast.AST, ast.AST]) -> Sequence[ast.stmt]:
+    """Return the statements that run only if a table has no entry yet: the branch of an `if` around the assignment, or
+    the statements after `if key in self.graphs: return self.graphs[key]`."""
+    around = parents.get(node)
+    if isinstance(around, ast.If):
+        return around.body
+    body = around.body if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)) else []
+    for position, statement in enumerate(body[: body.index(node)] if node in body else []):
+        leaves = isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Return)
+        if isinstance(statement, ast.If) and leaves and table in map(ast.unparse, ast.walk(statement.test)):
+            return body[position + 1 :]
+    return ()
 
 
 def _lacking_where_stored(
@@ -160,23 +173,30 @@ def _by_last_name(functions: Functions) -> Functions:
 
 
 def _captures_for(
-    node: ast.Assign, branch: ast.If, capturing: Functions, functions: Functions
+    node: ast.Assign, statements: Sequence[ast.stmt], capturing: Functions, functions: Functions
 ) -> Iterator[tuple[ast.Call, Function]]:
-    """Yield the calls that make an entry, with the functions that they run: `graphs[n] = capture(n)`, or
-    `runner = Runner(n); runner.capture(x); graphs[n] = runner`."""
+    """Yield the calls that make an entry, with the functions that they run: `graphs[n] = capture(n)`, `graph, y =
+    capture(n); graphs[n] = graph, y`, or `runner = Runner(n); runner.capture(x); graphs[n] = runner`."""
     if isinstance(node.value, ast.Call) and called_name(node.value) in capturing:
         yield node.value, capturing[called_name(node.value)]
+    elif isinstance(node.value, (ast.Tuple, ast.Call)):
+        parts = node.value.elts if isinstance(node.value, ast.Tuple) else arguments_of(node.value)
+        stored = {*map(place, parts)} - {None}
+        for one in [one for one in statements if isinstance(one, ast.Assign)]:
+            is_stored = not stored.isdisjoint(map(place, elements(one.targets[0])))
+            if is_stored and isinstance(one.value, ast.Call) and called_name(one.value) in capturing:
+                yield one.value, capturing[called_name(one.value)]
     if not isinstance(node.value, ast.Name):
         return
     held = node.value.id
-    methods = [call for call in calls_in(branch.body) if called_name(call) in capturing]
+    methods = [call for call in calls_in(statements) if called_name(call) in capturing]
     run = [call for call in methods if dotted(call.func) == f"{held}.{called_name(call)}"]
     yield from ((call, capturing[called_name(call)]) for call in run)
-    for one in branch.body if run else ():
-        if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call) and [*map(place, one.targets)] == [held]:
-            constructor = functions.get(f"{dotted(one.value.func)}.__init__")
+    for made in statements if run else ():
+        if isinstance(made, ast.Assign) and isinstance(made.value, ast.Call) and [*map(place, made.targets)] == [held]:
+            constructor = functions.get(f"{dotted(made.value.func)}.__init__")
             if constructor is not None:
-                yield one.value, constructor
+                yield made.value, constructor
 
 
 def _made_by(
@@ -245,9 +265,9 @@ def _used_as_numbers(function: Function) -> Set[str]:
     """Return the names that a captured block uses as ends of slices or as numbers of iterations. Such names are numbers
     even without an annotation: `y[:, :length]`, `range(rounds)`."""
     blocks = captures_in(function)
-    parts = [part for block in blocks for one in inside(block, ast.Slice) for part in (one.lower, one.upper, one.step)]
-    parts += [value for call in calls_in(blocks) if dotted(call.func) == "range" for value in call.args]
-    return {part.id for part in parts if isinstance(part, ast.Name)}
+    counts = [value for call in calls_in(blocks) if dotted(call.func) == "range" for value in call.args]
+    slices = [one for block in blocks for one in inside(block, ast.Slice)]
+    return as_bounds(slices) | {part.id for part in counts if isinstance(part, ast.Name)}
 
 
 def _read_of(parameter: str, made: Function) -> set[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from graphsafe.scan.hazards.graph_syntax import Function, called_name, functions_in, own
@@ -36,7 +36,7 @@ class NumberNames:
 
     def parameters_of(self, function: Function) -> Set[str]:
         """Return the parameters of a function that are numbers, options or strings."""
-        return declared(function) | self.passed.get(function, frozenset())
+        return declared(function) | self.passed.get(function, frozenset()) | as_bounds(own(function, ast.Slice))
 
 
 NO_NUMBERS = NumberNames(frozenset(), {})
@@ -55,6 +55,16 @@ def declared(function: Function) -> Set[str]:
         if one.annotation is None and isinstance(value, ast.Constant) and isinstance(value.value, (int, float, str))
     }
     return by_default | {one.arg for one in parameters(function) if names_number(one.annotation)}
+
+
+def as_bounds(slices: Iterable[ast.Slice]) -> set[str]:
+    """Return the names in the bounds of slices. Such names are numbers even without an annotation: `y[:, :length +
+    1]`."""
+    bounds = (bound for one in slices for bound in (one.lower, one.upper, one.step) if bound is not None)
+    parts = (
+        part for bound in bounds for part in ([bound.left, bound.right] if isinstance(bound, ast.BinOp) else [bound])
+    )
+    return {part.id for part in parts if isinstance(part, ast.Name)}
 
 
 def names_number(annotation: ast.expr | None) -> bool:
@@ -85,6 +95,7 @@ def _passed(tree: ast.Module) -> Mapping[Function, Set[str]]:
     functions = functions_in(tree)
     count = Counter(function.name for function in functions)
     by_name = {function.name: function for function in functions if count[function.name] == 1}
+    by_name.update(_callable_objects(tree))
     given: dict[tuple[Function, str], list[tuple[Function | ast.Module, ast.expr]]] = defaultdict(list)
     for caller in (tree, *functions):
         for call in own(caller, ast.Call):
@@ -104,6 +115,20 @@ def _passed(tree: ast.Module) -> Mapping[Function, Set[str]]:
         numbers = left
 
 
+def _callable_objects(tree: ast.Module) -> Iterator[tuple[str, Function]]:
+    """Yield the names of objects with a method `__call__`, each with this method: `self.denoise = Denoiser(net)`."""
+    calling = {
+        cls.name: method
+        for cls in inside(tree, ast.ClassDef)
+        for method in cls.body
+        if isinstance(method, ast.FunctionDef) and method.name == "__call__"
+    }
+    for made in inside(tree, ast.Assign) if calling else ():
+        cls = dotted(made.value.func) if isinstance(made.value, ast.Call) else None
+        if cls in calling:
+            yield from (((dotted(to) or "").rpartition(".")[2], calling[cls]) for to in made.targets)
+
+
 def _may_vary(values: Sequence[ast.expr]) -> bool:
     return not isinstance(values[0], ast.Constant) or len({*map(ast.unparse, values)}) > 1
 
@@ -120,7 +145,7 @@ def _is_number(value: ast.expr, numbers: Set[str], assigned: Mapping[str, Sequen
 
     match value:
         case ast.Constant():
-            return isinstance(value.value, (int, float))
+            return isinstance(value.value, (int, float, str))
         case ast.Name():
             made = assigned.get(value.id)
             return all(map(asked, made)) if made else value.id in numbers

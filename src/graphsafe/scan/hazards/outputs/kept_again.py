@@ -13,14 +13,13 @@ from graphsafe.scan.hazards.graph_syntax import (
     is_plain_replay,
     own,
     parents_in,
-    place,
     run_together,
     shared_loop,
     stored_names,
-    viewed,
 )
-from graphsafe.scan.hazards.graph_tensors import Tables, bindings
-from graphsafe.scan.hazards.outputs.kept_outputs import put
+from graphsafe.scan.hazards.graph_tensors import Tables
+from graphsafe.scan.hazards.outputs.containers import put
+from graphsafe.scan.hazards.outputs.for_next_call import kept_for_next
 from graphsafe.scan.sources.node_memo import inside
 
 _JOINS = frozenset(("stack", "cat", "concat", "hstack", "vstack"))
@@ -59,14 +58,5 @@ def _for_the_next_call(found: Tables) -> Iterator[Line]:
         for name in sorted(table.replaying):
             function = table.functions[name]
             first = min(call.lineno for call in own(function, ast.Call) if is_plain_replay(call))
-            read = {
-                (place(one), one.lineno)
-                for one in own(function, ast.Attribute)
-                if isinstance(one.ctx, ast.Load) and one.lineno > first
-            }
-            for made in own(function, ast.Assign):
-                for target, value in bindings(made):
-                    text = place(target)
-                    is_kept = isinstance(target, ast.Attribute) and viewed(value) in table.overwritten
-                    if is_kept and any(text == other and line < made.lineno for other, line in read):
-                        yield Line(name, "output-kept", made, ast.unparse(value))
+            for made in kept_for_next(function, first, table.overwritten):
+                yield Line(name, "output-kept", made, ast.unparse(made.value))

@@ -29,6 +29,8 @@ from graphsafe.scan.hazards.graph_syntax import (
 )
 from graphsafe.scan.hazards.graph_tensors import Tables, bindings
 from graphsafe.scan.hazards.kept_graphs import landings
+from graphsafe.scan.hazards.outputs.containers import Parents, only_reads, put, shown
+from graphsafe.scan.hazards.outputs.for_next_call import kept_for_next
 from graphsafe.scan.hazards.outputs.givers import (
     COMPILED,
     Given,
@@ -46,10 +48,8 @@ from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import matched
 from graphsafe.scan.symbols.index import dotted, elements
 
-KEEPS = frozenset(("append", "appendleft", "add", "put", "insert", "update"))
 HANDS_OUT = frozenset(("set_result", "put_nowait"))
 "Methods that pass a value to other code, which may read the value at any later time."
-Parents = Mapping[ast.AST, ast.AST]
 
 
 def lines(found: Tables) -> Iterator[Line]:
@@ -75,9 +75,13 @@ def lines(found: Tables) -> Iterator[Line]:
         for call in made:
             name = source_of(call, names) or ""
             result = with_views(call, parents) if giving[name].parts is None else call
-            keeping = _keeps(result, giving[name], made, parents) or _fed_back(call, name, parents)
+            keeping = (
+                _keeps(result, giving[name], made, parents)
+                or _fed_back(call, name, parents)
+                or _for_next_call(call, giving[name], node)
+            )
             holder = parents.get(result) if keeping is result else keeping
-            if isinstance(holder, ast.Call) and found.only_copies(called_name(holder)):
+            if isinstance(holder, ast.Call) and only_reads(found, called_name(holder)):
                 continue
             if keeping is not None or _read_after_next(call, giving[name], made, parents):
                 kept.add(name)
@@ -252,6 +256,16 @@ def _keeps(call: ast.expr, given: Given, made: Sequence[ast.Call], parents: Pare
     return call if call in held and outlives else None
 
 
+def _for_next_call(call: ast.Call, given: Given, function: Function) -> ast.Assign | None:
+    """Return the line that keeps a result in an attribute which the next call reads after its replay: `y = run(x);
+    change = y - self.last; self.last = y`."""
+    made = parents_in(function).get(call)
+    if not isinstance(made, ast.Assign) or function.name == "__init__":
+        return None
+    names = given.names(made.targets[0])
+    return next(kept_for_next(function, made.lineno, names), None) if names else None
+
+
 def _fed_back(call: ast.Call, name: str, parents: Parents) -> ast.Assign | None:
     """Return the line, if any, that passes the last output of a compiled callable to the same callable: `self.state =
     self.run(x, self.state)`."""
@@ -296,7 +310,10 @@ def _is_of_object(holder: ast.expr, line: ast.AST, parents: Parents) -> bool:
     owner = text.partition(".")[0]
     loops = [one for one in ancestors(line, parents) if isinstance(one, ast.For)]
     visited = (loop.iter for loop in loops if owner in stored_names(inside(loop.target, ast.Name)))
-    is_held = any(name.id == "self" for part in visited for name in inside(part, ast.Name))
+    # `batch = self.running` before `for request in batch:`
+    made = [node for node in parents if isinstance(node, ast.Assign) and (place(node.value) or "").startswith("self.")]
+    own_names = {"self", *stored_names(one for node in made for one in node.targets)}
+    is_held = any(name.id in own_names for part in visited for name in inside(part, ast.Name))
     return text.startswith("self.") or ("." in text and is_held)
 
 
@@ -304,26 +321,6 @@ def _is_same_call(call: ast.Call, made: ast.expr) -> bool:
     return call is not made and any(
         isinstance(one, ast.Call) and ast.unparse(one.func) == ast.unparse(call.func) for one in ast.walk(made)
     )
-
-
-def put(node: ast.AST, methods: Set[str] = KEEPS) -> tuple[ast.expr | None, Sequence[ast.expr]]:
-    """Return the container into which a line puts values (or None), and the values: `kept.append(y)`, `kept[key] = y`,
-    `kept.update({key: y})`."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods:
-        return node.func.value, _entries(node) if node.func.attr == "update" else node.args
-    target = node.targets[0] if isinstance(node, ast.Assign) else None
-    if isinstance(target, ast.Subscript) and not isinstance(target.slice, (ast.Slice, ast.Tuple)):
-        assert isinstance(node, ast.Assign)
-        return target.value, [node.value]
-    return None, ()
-
-
-def _entries(call: ast.Call) -> Sequence[ast.expr]:
-    """Return the values that `kept.update({key: y})` stores. Values under constant keys are left out, because the next
-    iteration replaces them."""
-    given = call.args[0] if call.args else None
-    pairs = zip(given.keys, given.values, strict=True) if isinstance(given, ast.Dict) else ()
-    return [value for key, value in pairs if key is not None and not isinstance(key, ast.Constant)]
 
 
 def carries(made: ast.stmt, names: Set[str], parents: Parents) -> ast.Assign | None:
@@ -353,26 +350,6 @@ def _reads_first(statements: Sequence[ast.stmt], name: str) -> bool:
         uses = [node for node in inside(statement, ast.Name) if node.id == name]
         if uses:
             return any(isinstance(node.ctx, ast.Load) for node in uses)
-    return False
-
-
-def shown(value: ast.expr, parents: Parents) -> str | None:
-    """Return the name whose memory an expression shares: `y` for `y[0]`, and for `y[i]` if `i` is the counter of a
-    loop."""
-    if isinstance(value, ast.Subscript):
-        index = value.slice
-        if isinstance(index, ast.Constant) or (isinstance(index, ast.Name) and _counts(index.id, parents)):
-            value = value.value
-    return viewed(value)
-
-
-def _counts(name: str, parents: Parents) -> bool:
-    for node in parents:
-        if isinstance(node, ast.For) and isinstance(node.iter, ast.Call):
-            maker = dotted(node.iter.func)
-            first = elements(node.target)[0] if maker == "enumerate" else node.target
-            if maker in ("enumerate", "range") and isinstance(first, ast.Name) and first.id == name:
-                return True
     return False
 
 

@@ -26,7 +26,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     viewed,
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings
-from graphsafe.scan.hazards.streams.side_stream import RECORDS, WAITS
+from graphsafe.scan.hazards.streams.side_block import RECORDS, WAITS
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import parameters
 from graphsafe.scan.symbols.index import dotted, elements

@@ -11,7 +11,10 @@ from graphsafe.scan.hazards.graph_syntax import called_name, following, parents_
 from graphsafe.scan.hazards.refills import HOST_WAITS
 from graphsafe.scan.sources.node_memo import inside
 
-_READS = frozenset(("tolist", "item"))
+_READS = frozenset(
+    "tolist item clone float double int long bool max min sum mean any all argmax argmin norm abs".split()
+)
+"Methods of a host tensor that read its elements at once."
 _WAITS = HOST_WAITS | {"wait"}
 "Methods after which the host may know that the copy is complete. So may methods with `sync` in their names."
 
@@ -40,9 +43,12 @@ def landed(frame: Frame, node: ast.Call, target: ast.expr | None = None) -> None
 
 def _reads(call: ast.Call, parents: Mapping[ast.AST, ast.AST]) -> bool:
     """Return whether a method call on a host tensor reads its elements. `y.numpy()` alone only shares the memory, but
-    `y.numpy().mean()` reads it."""
+    `y.numpy().mean()` and `y.numpy()[0].copy()` read it."""
+    holder = parents.get(call)
+    while isinstance(holder, ast.Subscript):
+        holder = parents.get(holder)
     name = called_name(call)
-    return name in _READS or (name == "numpy" and isinstance(parents.get(call), ast.Attribute))
+    return name in _READS or (name == "numpy" and isinstance(holder, ast.Attribute))
 
 
 def _later(statement: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast.stmt]:

@@ -193,7 +193,7 @@ def _function(frame: Frame, node: ast.Call, function: Function, arguments: Argum
     if function.cached:
         return _cached(frame, node, function, arguments)
     handed_to_loops.note(frame, function, arguments)
-    if type(function.bound) is Instance and function.ref.endswith(".forward"):
+    if type(function.bound) is Instance and (frame.between or function.ref.endswith(".forward")):
         named_calls.note_known(frame, function.ref, arguments)
     return frame.call(node, function, arguments)
 

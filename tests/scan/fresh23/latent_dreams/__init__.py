@@ -1,0 +1,3 @@
+from .agent import build
+
+__all__ = ["build"]
