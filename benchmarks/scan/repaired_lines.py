@@ -158,6 +158,7 @@ def main() -> int:
             "eighteenth",
             "nineteenth",
             "twentieth",
+            "twentyfirst",
         ),
         default="first",
         help="the set of labels",

@@ -211,3 +211,220 @@ def main(net, x, y):
 def test_the_caller_orders_a_stream_that_it_passes(scan: Scan, wait: str, is_told: bool) -> None:
     found = scan(RING.format(parameter="stream", wait=wait))
     assert any(code == "GS714" for code, _ in found) is is_told
+
+
+ASKED = """
+class Session:
+    def __init__(self, searcher):
+        self.searcher = searcher
+        self.previous = None
+
+    def ask(self, vector):
+        ids = self.searcher.search(vector)
+        if self.previous is not None:
+            self.drift = (ids - self.previous).abs().sum()
+        self.previous = {kept}
+        return ids.clone()
+
+class Searcher:
+    def __init__(self, net, device):
+        self.query = torch.zeros(1, 8, device=device)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.ids = net(self.query)
+
+    def search(self, vector):
+        self.query.copy_(vector)
+        self.graph.replay()
+        return self.ids
+"""
+
+
+@pytest.mark.parametrize(("kept", "is_told"), [("ids", True), ("ids.clone()", False)])
+def test_another_object_keeps_a_result_for_its_next_call(scan: Scan, kept: str, is_told: bool) -> None:
+    found = scan(ASKED.format(kept=kept))
+    assert any(code == "GS706" and line == f"self.previous = {kept}" for code, line in found) is is_told
+
+
+SERVED = """
+class Log:
+    def __init__(self, device):
+        self.rows = torch.zeros(100, 8, device=device)
+        self.at = 0
+        self.last = []
+
+    def append(self, y):
+        {body}
+
+class Runner:
+    def __init__(self, net, device):
+        self.x = torch.zeros(1, 8, device=device)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.y = net(self.x)
+
+    def run(self, x):
+        self.x.copy_(x)
+        self.graph.replay()
+        return self.y
+
+def serve(runner, log: Log, requests):
+    for x in requests:
+        log.append(runner.run(x))
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "is_told"),
+    [
+        ("self.rows[self.at].copy_(y); self.peak = y.abs().amax()", False),
+        ("self.total = self.rows + y", False),
+        ("self.last.append(y)", True),
+        ("self.latest = y[0]", True),
+    ],
+)
+def test_an_append_of_the_users_own_class(scan: Scan, body: str, is_told: bool) -> None:
+    found = scan(SERVED.format(body=body))
+    assert any(code == "GS706" for code, _ in found) is is_told
+
+
+CALLER = """
+class Registry:
+    def __init__(self, net, device):
+        self.net = net
+        self.x = torch.zeros(4, 8, device=device)
+        self.entries = {{}}
+
+    def record(self, shape, pooling):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = self.net(self.x, pooling)
+        return graph, out
+
+    def lookup(self, shape, pooling):
+        key = {key}
+        if key in self.entries:
+            return self.entries[key]
+        {made}
+        return self.entries[key]
+
+    def encode(self, shape, pooling):
+        graph, out = self.lookup(shape, pooling)
+        graph.replay()
+        return out.clone()
+
+def main(registry, docs, queries):
+    for batch in docs:
+        registry.encode(batch.shape, "mean")
+    for batch in queries:
+        registry.encode(batch.shape, "cls")
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "made", "is_told"),
+    [
+        ("tuple(shape)", "self.entries[key] = self.record(shape, pooling)", True),
+        ("tuple(shape)", "slot = self.entries[key] = self.record(shape, pooling)", True),
+        ("tuple(shape)", "graph, out = self.record(shape, pooling); self.entries[key] = graph, out", True),
+        ("(tuple(shape), pooling)", "self.entries[key] = self.record(shape, pooling)", False),
+        ("(tuple(shape), pooling)", "graph, out = self.record(shape, pooling); self.entries[key] = graph, out", False),
+    ],
+)
+def test_a_table_of_graphs_that_returns_early(scan: Scan, key: str, made: str, is_told: bool) -> None:
+    found = scan(CALLER.format(key=key, made=made))
+    assert any(code == "GS713" for code, _ in found) is is_told
+
+
+JOINED = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(8, 8)
+        self.b = nn.Linear(8, 8)
+        self.side = torch.cuda.Stream()
+
+    def forward(self, x):
+        self.side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.side):
+            y = self.a(x)
+        {after}
+        return z
+"""
+
+
+@pytest.mark.parametrize(
+    ("after", "is_told"),
+    [
+        ("z = self.b(x) + y; torch.cuda.current_stream().wait_stream(self.side)", True),
+        ("z = torch.cat((self.b(x), x)) @ torch.relu(y); torch.cuda.current_stream().wait_stream(self.side)", True),
+        ("z = self.b(x); torch.cuda.current_stream().wait_stream(self.side); z = z + y", False),
+        ("n = y.shape[0]; torch.cuda.current_stream().wait_stream(self.side); z = y * n", False),
+        ("torch.cuda.synchronize(); z = self.b(x) + y; torch.cuda.current_stream().wait_stream(self.side)", False),
+    ],
+)
+def test_a_result_of_a_side_stream_is_read_before_the_join(scan: Scan, after: str, is_told: bool) -> None:
+    found = scan(JOINED.format(after=after))
+    assert any(code == "GS603" and "y" in line for code, line in found) is is_told
+
+
+EARLY = """
+class Voice:
+    def __init__(self, net, device):
+        self.x = torch.zeros(1, 8, device=device)
+        self.pcm = torch.zeros(1, 8).pin_memory()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.y = net(self.x)
+
+    def collect(self):
+        self.graph.replay()
+        self.pcm.copy_(self.y, non_blocking=True)
+        {read}
+"""
+
+
+@pytest.mark.parametrize(
+    ("read", "is_told"),
+    [
+        ("return self.pcm.numpy()[0, 0].copy()", True),
+        ("return self.pcm.max() > 0.5", True),
+        ("return self.pcm.clone()", True),
+        ("return self.pcm.numpy()", False),  # shares the memory; the caller may wait
+        ("return self.pcm.shape", False),
+        ("torch.cuda.current_stream().synchronize(); return self.pcm.numpy()[0, 0].copy()", False),
+    ],
+)
+def test_the_host_reads_pinned_memory_before_the_copy_is_complete(scan: Scan, read: str, is_told: bool) -> None:
+    found = scan(EARLY.format(read=read))
+    assert any(code == "GS714" for code, _ in found) is is_told
+
+
+@pytest.mark.parametrize(
+    ("seed", "more", "is_told"),
+    [
+        ("self.seed", "pass", True),
+        ("7", "pass", True),
+        ("self.seed", "self.seed += 1", False),
+        ("seed", "pass", False),
+    ],
+)
+def test_a_method_that_replays_sets_the_same_seed(scan: Scan, seed: str, more: str, is_told: bool) -> None:
+    found = scan(
+        f"""
+class Sampler:
+    def __init__(self, device, seed=3):
+        self.seed = seed
+        self.p = torch.full((4,), 0.25, device=device)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.token = torch.multinomial(self.p, 1)
+
+    def draw(self, seed):
+        torch.cuda.manual_seed({seed})
+        self.graph.replay()
+        {more}
+        return self.token.clone()
+"""
+    )
+    assert any(code == "GS503" and "manual_seed" in line for code, line in found) is is_told

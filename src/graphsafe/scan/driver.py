@@ -233,13 +233,14 @@ class Driver:
             if file is None:
                 continue
             assumed: set[str] = set()
-            with_public = path in self._candidates.public
-            generating = self._loops.generating(file)
-            is_applied = path in self._candidates.applied
+            generating, loops_of = self._loops.generating(file), self._loops.of(file)
+            with_public, is_applied = path in self._candidates.public, path in self._candidates.applied
             for ref, receiver, why in assumed_roots_of(self._engine, file, self._paths, with_public, is_applied):
                 # A pipeline's `__call__` runs once. Only the lines in its loops run in every step.
                 is_beside = path in self._candidates.beside_steps and why in (*BY_FORM, PERHAPS)
-                has_loops = why == FACTORY and ref in self._loops.of(file)
+                # A public function of a library may itself run in a loop, so its own loops are not the whole step.
+                is_step = why in (PUBLIC, PERHAPS) and (is_applied or not loops_of.get(ref))
+                has_loops = ref in loops_of and (why == FACTORY or is_step)
                 if is_beside or has_loops or (why in RUNS_ONCE and ref in generating):
                     continue
                 if ref not in reached and ref not in self._whys and self._engine.budget.holds(ref):
@@ -249,7 +250,7 @@ class Driver:
                     if kind in ("root", "loops"):
                         self._note_why(ref, LOOP if run else why, 1)
                     yield Step(kind, ref, receiver, loops=run)
-            loops_of, scripts = self._loops.of(file), [*self._loops.scripts(file)]
+            scripts = [*self._loops.scripts(file)]
             known = {ref for ref in (*loops_of, *scripts) if ref in reached or ref in self._whys or ref in assumed}
             for ref, loops in loops_of.items():
                 if ref not in known and self._engine.budget.holds(ref):

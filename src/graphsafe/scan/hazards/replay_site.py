@@ -48,7 +48,6 @@ from graphsafe.scan.hazards.graph_syntax import (
     run_together,
     shared_loop,
     stored_names,
-    written,
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings, tables
 from graphsafe.scan.hazards.keys import captured_rounds, first_arguments, graph_keys
@@ -56,6 +55,7 @@ from graphsafe.scan.hazards.outputs import kept_outputs
 from graphsafe.scan.hazards.outputs.containers import KEEPS, put, shown
 from graphsafe.scan.hazards.outputs.givers import Parts, imported_methods
 from graphsafe.scan.hazards.outputs.kept_outputs import HANDS_OUT
+from graphsafe.scan.hazards.partial_refills import PartialRefills
 from graphsafe.scan.hazards.same_objects import spelled_out
 from graphsafe.scan.hazards.streams import copy_streams
 from graphsafe.scan.sources.node_memo import inside
@@ -216,7 +216,8 @@ class _Site:
                 yield from self._rebound(node)
             if isinstance(node, (ast.Assign, ast.Call)):
                 yield from self._kept(node)
-                yield from self._partly(node)
+        partly = PartialRefills(self._function, self._inputs, self._parts, self._overwritten, self._before_replay)
+        yield from (_event("AttrWrite", "partial-refresh", node, text, how) for node, text, how in partly.found())
         yield from self._carried()
         yield from self._waits()
 
@@ -262,76 +263,6 @@ class _Site:
         found = (kept_outputs.carries(one, self._overwritten, self._parents) for one in lines if type(one) is ast.Expr)
         for line in dict.fromkeys(line for line in found if line is not None):
             yield _event("AttrWrite", "output-kept", line, ast.unparse(line.value))
-
-    def _partly(self, node: ast.Assign | ast.Call) -> Iterator[Event]:
-        target = written(node)
-        if not isinstance(target, ast.Subscript) or not _has_end(target.slice):
-            return
-        text = place(target.value)
-        if text not in self._inputs or not self._before_replay(node) or self._rest_written(text, node):
-            return
-        sometimes = self._fills_sometimes(node, text or "")
-        # A step writes into the cache at each given slot, so a stale slot number would corrupt another request.
-        writes = "slot" in (text or "").rpartition(".")[2]
-        if text in self._parts and not (sometimes or writes):
-            # If each size has its own graph, a replay reads only the part that is filled. Callers then drop the results
-            # of padding rows.
-            return
-        confidence: Confidence = "likely" if writes or sometimes or self._is_length_unused(target) else "possible"
-        yield _event("AttrWrite", "partial-refresh", node, text or "", confidence)
-
-    def _fills_sometimes(self, node: ast.AST, text: str) -> bool:
-        """Return whether only some calls fill an input that each replay reads. In such a function, a loop over the
-        batch sets a local flag, and the flag decides whether the input is filled."""
-        for branch in ancestors(node, self._parents):
-            if not isinstance(branch, ast.If) or branch.orelse:
-                continue
-            within = [*ast.walk(branch)]
-            names = {one.id for one in inside(branch.test, ast.Name)}
-            set_here = [one.id for one in own(self._function, ast.Name) if isinstance(one.ctx, ast.Store)]
-            others = [one for one in self._own if isinstance(one, (ast.Assign, ast.Call)) and one not in within]
-            filled = [place(base.value) for one in others if isinstance(base := written(one), ast.Subscript)]
-            if (
-                any(set_here.count(name) > 1 for name in names)
-                and text not in filled
-                and not self._inputs.isdisjoint(filled)
-                and not any(replay in within for replay in self._replays)
-            ):
-                return True
-        return False
-
-    def _is_length_unused(self, target: ast.Subscript) -> bool:
-        """Return whether the function fills only one input, as in `self.x[:n]`, and uses the length `n` nowhere
-        else."""
-        ends = [part.upper for part in elements(target.slice) if isinstance(part, ast.Slice) and part.upper is not None]
-        if len(ends) != 1 or isinstance(ends[0], ast.Constant):
-            return False
-        # The length is used elsewhere if `n`, `len(x)` or `x.shape[0]` appears again.
-        text = ast.unparse(ends[0])
-        uses = [node for node in own(self._function, ast.expr) if ast.unparse(node) == text]
-        fills = [node for node in self._own if isinstance(node, (ast.Assign, ast.Call)) and self._fills(node)]
-        read = [node for node in uses if not isinstance(node, ast.Name) or isinstance(node.ctx, ast.Load)]
-        return len(read) == 1 and len(fills) == 1
-
-    def _fills(self, node: ast.Assign | ast.Call) -> bool:
-        target = written(node)
-        base = target.value if isinstance(target, ast.Subscript) else target
-        return base is not None and place(base) in self._inputs
-
-    def _rest_written(self, text: str, part: ast.AST) -> bool:
-        """Return whether a line other than `part` writes the whole buffer, or its rest, for the same replays."""
-        loops = {None, *ancestors(part, self._parents)}
-        for node in self._own:
-            if not isinstance(node, (ast.Assign, ast.Call)):
-                continue
-            if any(self._shared_loop(node, replay) not in loops for replay in self._replays):
-                continue  # this line fills the buffer for the replays of another loop
-            target = written(node)
-            if isinstance(node, ast.Call) and target is not None and place(target) == text:
-                return True
-            if isinstance(target, ast.Subscript) and place(target.value) == text and not _has_end(target.slice):
-                return True
-        return False
 
     def _waits(self) -> Iterator[Event]:
         for node in own(self._function, ast.Call) if not self._measures else ():
@@ -385,12 +316,6 @@ def _captures_always(function: Function) -> bool:
         and not any(isinstance(one, ast.If) for one in ancestors(block, parents))
         for block in captures_in(function)
     )
-
-
-def _has_end(index: ast.expr) -> bool:
-    """Return whether a slice may end before the buffer ends: `[:n]`, `[0, :n]`."""
-    slices = (part for part in elements(index) if isinstance(part, ast.Slice))
-    return any(part.upper is not None and part.lower is None for part in slices)
 
 
 def _event(kind: EventKind, how: str, node: ast.expr | ast.stmt, text: str, confidence: Confidence = "likely") -> Event:

@@ -39,6 +39,10 @@ _AS_A_WHOLE = rb"\bNAME[ \t]+import[ \t]*\(?[ \t]*\*|^[ \t]*import\b.*\bNAME\b|\
 "Matches an import of the package NAME as a whole: `from shop.layers import *`, `from shop import layers`."
 _EXPORTS = re.compile(rb"^__all__\b[^\n]*?=[ \t]*(?:[\[(][^\])]*)?", re.M)
 "Matches a list of exports, up to its end."
+_IMPORTS_BY_NAME = re.compile(
+    rb"\b(?:import_module|__import__|iter_modules|walk_packages|spec_from_file_location)\((?!\s*[\"'][\w.]+[\"']\s*[,)])"
+)
+'Matches an import of a module whose name the code computes: `import_module(f"models.{name}")`.'
 _IN_TESTS = re.compile(r"(^|/)((unit_?)?tests?|testing)/|(^|/)(test_\w+|\w+_test|conftest)\.\w+$")
 _IS_TEST = re.compile(r"_*test_\w+")
 _STRING = re.compile(rb"""["']([\w./-]+)["']""")
@@ -79,6 +83,8 @@ class Namings:
         asked = path, name
         if asked in self._named:
             return self._named[asked]
+        if self._is_imported_by_name(os.path.dirname(path)):
+            return True
         # `way` is a chain of definitions, each of which names the one before it. The search is depth first, because
         # finding all definitions that name one definition would read the whole project.
         way = [(asked, self._users(*asked))]
@@ -95,6 +101,18 @@ class Namings:
                 way.append((user, self._users(*user)))
         self._named.update(dict.fromkeys(seen, False))
         return False
+
+    @memoize_method
+    def _is_imported_by_name(self, folder: str) -> bool:
+        """Return whether code imports the modules of a folder under names that it computes. This code is in the
+        `__init__.py` of the folder, or names the folder: `import_module("models." + name)`."""
+        named = re.compile(rb"[\"'](?:[\w.]*[./])?%s[./]" % re.escape(os.path.basename(folder).encode()))
+        init = os.path.join(folder, "__init__.py")
+        return any(path == init or named.search(self._files.data(path) or b"") for path in self._importing_by_name())
+
+    @memoize_method
+    def _importing_by_name(self) -> Sequence[str]:
+        return [path for path in self._naming if _IMPORTS_BY_NAME.search(self._files.data(path) or b"")]
 
     @memoize_method
     def is_called(self, method: str) -> bool:
