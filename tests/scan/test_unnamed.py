@@ -60,6 +60,16 @@ NOTHING: dict[str, dict[str, str]] = {
         "models/more.py": "class Loss:\n    pass\n",
         "train.py": "from models.loss import made\n\nif __name__ == '__main__':\n    made()\n",
     },
+    "a class that another one replaces": {
+        "models/more.py": "import models.loss as module\nclass Fast:\n    pass\n\nmodule.Loss = Fast\n",
+        "train.py": "from models import more\nfrom models.loss import Loss\n\nif __name__ == '__main__':\n    Loss()\n",
+    },
+    "a class of torch": {
+        "train.py": "import torch\nfrom models import loss\n\nif __name__ == '__main__':\n    torch.nn.modules.Loss()\n"
+    },
+    "code of the same name, but nothing names the module": {
+        "train.py": "from losses import Loss\n\nif __name__ == '__main__':\n    Loss()\n"
+    },
     "a function that tests it": {"models/loss.py": LOSS + "\ndef _test_loss():\n    Loss()\n\n_test_loss()\n"},
     "a document about another class of that name, which code imports": {
         "models/more.py": "class Loss:\n    pass\n",
@@ -77,8 +87,17 @@ NAMED: dict[str, dict[str, str]] = {
         "models/more.py": "class Loss:\n    pass\n",
     },
     "a class of a package, which may be this one": {
+        "models/__init__.py": "from .loss import *\nfrom .more import *\n",
         "models/more.py": "class Loss:\n    pass\n",
         "train.py": "from models import Loss\n\nif __name__ == '__main__':\n    Loss()\n",
+    },
+    "a plugin, which is imported by name": {
+        "train.py": "from importlib import import_module\n\nmade = import_module('models.' + name)\n"
+        "if __name__ == '__main__':\n    run(made)\n"
+    },
+    "a class that replaces another one of that name": {
+        "train.py": "import engine\nfrom models.loss import Loss\n\nengine.loss.Loss = Loss\n"
+        "if __name__ == '__main__':\n    run()\n"
     },
     "a call in a script": {"train.py": "from models.loss import Loss\n\nif __name__ == '__main__':\n    Loss()\n"},
     "another name for it": {

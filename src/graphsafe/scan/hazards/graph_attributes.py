@@ -14,7 +14,7 @@ from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.values import Instance, Sequence, Tensor, Value, as_tensor, options
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, captured_names, class_table, note_captured
-from graphsafe.scan.hazards.outputs.containers import KEEPS
+from graphsafe.scan.hazards.outputs.kept_values import KEEPS
 from graphsafe.scan.hazards.same_objects import spelled_out
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.sources.source import parse

@@ -18,7 +18,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     place,
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings
-from graphsafe.scan.hazards.outputs.containers import put
+from graphsafe.scan.hazards.outputs.kept_values import put
 from graphsafe.scan.hazards.owners import class_of, meant_in
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted

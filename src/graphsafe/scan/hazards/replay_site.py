@@ -52,9 +52,9 @@ from graphsafe.scan.hazards.graph_syntax import (
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings, tables
 from graphsafe.scan.hazards.keys import captured_rounds, first_arguments, graph_keys
 from graphsafe.scan.hazards.outputs import kept_outputs
-from graphsafe.scan.hazards.outputs.containers import KEEPS, put, shown
 from graphsafe.scan.hazards.outputs.givers import Parts, imported_methods
 from graphsafe.scan.hazards.outputs.kept_outputs import HANDS_OUT
+from graphsafe.scan.hazards.outputs.kept_values import KEEPS, put, shown
 from graphsafe.scan.hazards.partial_refills import PartialRefills
 from graphsafe.scan.hazards.same_objects import spelled_out
 from graphsafe.scan.hazards.streams import copy_streams

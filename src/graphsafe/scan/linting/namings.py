@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from graphsafe.scan.roots.candidate_files import NEAR_TOP
+from graphsafe.scan.roots.loop_roots import IS_RUN
 from graphsafe.scan.sources.documents import Documents, any_contains
 from graphsafe.scan.sources.node_memo import memoize_method
 from graphsafe.scan.symbols.project_files import Files
@@ -43,6 +44,10 @@ _IMPORTS_BY_NAME = re.compile(
     rb"\b(?:import_module|__import__|iter_modules|walk_packages|spec_from_file_location)\((?!\s*[\"'][\w.]+[\"']\s*[,)])"
 )
 'Matches an import of a module whose name the code computes: `import_module(f"models.{name}")`.'
+_OF_TORCH = re.compile(rb"(?<![\w.])(?:torch|nn|optim|F)\.(?:\w+\.)*\Z")
+"Matches the code before a name of PyTorch: `torch.optim.` before `Optimizer`."
+_LIBRARIES = ("torch", "torchvision", "transformers", "diffusers")
+_LONGEST_PREFIX = 60
 _IN_TESTS = re.compile(r"(^|/)((unit_?)?tests?|testing)/|(^|/)(test_\w+|\w+_test|conftest)\.\w+$")
 _IS_TEST = re.compile(r"_*test_\w+")
 _STRING = re.compile(rb"""["']([\w./-]+)["']""")
@@ -85,6 +90,8 @@ class Namings:
             return self._named[asked]
         if self._is_imported_by_name(os.path.dirname(path)):
             return True
+        if self._is_replaced(name):
+            return False
         # `way` is a chain of definitions, each of which names the one before it. The search is depth first, because
         # finding all definitions that name one definition would read the whole project.
         way = [(asked, self._users(*asked))]
@@ -101,6 +108,25 @@ class Namings:
                 way.append((user, self._users(*user)))
         self._named.update(dict.fromkeys(seen, False))
         return False
+
+    @memoize_method
+    def _is_replaced(self, name: str) -> bool:
+        """Return whether code puts another class in the place of a class: `modeling.MoeBlock = OffloadedBlock`."""
+        word = name.encode()
+        puts = re.compile(
+            rb"(?<![\w.])(?!self\b|cls\b)\w[\w.]*\.%s[ \t]*=(?!=)[ \t]*\(?\s*(?![\w.]*\b%s\b)\w" % (word, word)
+        )
+        return any_contains((self._files.data(path) or b"" for path in self._naming), puts, (b"." + word,))
+
+    @memoize_method
+    def _is_module_named(self, path: str) -> bool:
+        """Return whether other code or a document names a module, or whether the module is a package or a script."""
+        stem = os.path.basename(path).removesuffix(".py").encode()
+        if stem == b"__init__" or IS_RUN in (self._files.data(path) or b""):
+            return True
+        named = re.compile(rb"(?<![\w-])%s(?![\w-])" % re.escape(stem))
+        others = (self._files.data(other) or b"" for other in self._naming if other != path)
+        return any_contains(others, named, (stem,)) or self._documents.any_contains(named, (stem,))
 
     @memoize_method
     def _is_imported_by_name(self, folder: str) -> bool:
@@ -152,20 +178,30 @@ class Namings:
         is_another_used = False
         """Whether code imports a definition of the same name from another file. A document that uses the name may then
         refer to the other definition."""
+        # If nothing names the module, equal names in other files refer to other definitions.
+        is_alone = not self._is_module_named(path)
         for other in self._nearest_first(path):
             data = self._files.data(other) or b""
             if any(word in data for word in words):
                 sources = [*self._sources(other, data, (path, name))]
                 imports = self._layout(other).imports
                 is_another_used = is_another_used or any(one and _within(at, imports) for at, one in sources)
-                for user in self._users_in(other, data, words, (path, name), sources):
+                for user in (
+                    self._users_in(other, data, words, (path, name), sources) if other == path or not is_alone else ()
+                ):
                     if user != (path, name) and (user is None or _IS_TEST.fullmatch(user[1]) is None):
                         yield user
-        if is_another_used:
+        if is_another_used or (is_alone and self._is_defined_twice(name)):
             place = path.removesuffix(".py").encode().split(os.sep.encode())[-2:]
             words = {b"/".join(place), b".".join(place)}
         if self._documents.any_contains(_whole(words), words):
             yield None
+
+    def _is_defined_twice(self, name: str) -> bool:
+        word = name.encode()
+        return (
+            sum(word in (self._files.data(one) or b"") and word in self._layout(one).names for one in self._naming) > 1
+        )
 
     def _users_in(
         self, path: str, data: bytes, words: Set[bytes], asked: Definition, sources: Sequence[tuple[int, bool]]
@@ -206,8 +242,8 @@ class Namings:
 
     def _sources(self, path: str, data: bytes, asked: Definition) -> Iterator[tuple[int, bool]]:
         """Yield the places that bind a name in a file. For each place, also tell whether it binds the name to another
-        definition. Such a definition is in the file itself, or is imported from another file of the project that
-        defines the name."""
+        definition. Such a definition is in the file itself, or is imported from PyTorch or from another file of the
+        project that defines the name."""
         name = asked[1].encode()
         layout, whole = self._layout(path), _whole((name,))
         for at, one in zip(layout.starts, layout.names, strict=True):
@@ -225,13 +261,17 @@ class Namings:
             folder = os.path.dirname(folder)
         ending = f"{folder}{os.sep}{names.replace('.', os.sep)}.py"
         files = [one for one in self._naming if one.endswith(ending)]
+        if not files and module == names and names.partition(".")[0] in _LIBRARIES:
+            return True
         defines = any(asked[1].encode() in self._layout(one).names for one in files)
         return asked[0] not in files and defines
 
     def _is_another(self, path: str, at: int, data: bytes, sources: Sequence[tuple[int, bool]]) -> bool:
         """Return whether a name at a place refers to another definition. Imports in the function around the place take
         precedence over imports at the top of the file."""
-        if data[at - 1 : at] in (b".", b'"', b"'", b"`"):
+        if data[at - 1 : at] == b".":
+            return _OF_TORCH.search(data, max(0, at - _LONGEST_PREFIX), at) is not None
+        if data[at - 1 : at] in (b'"', b"'", b"`"):
             return False
         starts = self._layout(path).starts
         number = bisect_right(starts, at)

@@ -58,13 +58,14 @@ class UnnamedCode:
         found: set[str] = set()
         while waiting:
             one = waiting.pop()
-            if one in self._roots:
-                found.add(self._doubt_of_root(one))
-                if "" in found:
-                    return ""
-            elif self._is_unnamed(one):
-                found.add(_UNNAMED)
-                continue
+            doubt = self._doubt_of_root(one) if one in self._roots else None
+            if doubt == "":
+                return ""
+            is_unnamed = self._is_unnamed(one)
+            if doubt is not None or is_unnamed:
+                found.add(doubt or _UNNAMED)
+            if is_unnamed and doubt in (None, _UNNAMED):
+                continue  # no call reaches a definition that nothing names
             callers = {caller for caller, _ in self._calls.callers(one)} - seen
             seen |= callers
             waiting += callers

@@ -18,8 +18,8 @@ from graphsafe.scan.hazards.graph_syntax import (
     stored_names,
 )
 from graphsafe.scan.hazards.graph_tensors import Tables
-from graphsafe.scan.hazards.outputs.containers import put
 from graphsafe.scan.hazards.outputs.for_next_call import kept_for_next
+from graphsafe.scan.hazards.outputs.kept_values import put
 from graphsafe.scan.sources.node_memo import inside
 
 _JOINS = frozenset(("stack", "cat", "concat", "hstack", "vstack"))

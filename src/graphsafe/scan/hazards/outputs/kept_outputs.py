@@ -29,7 +29,6 @@ from graphsafe.scan.hazards.graph_syntax import (
 )
 from graphsafe.scan.hazards.graph_tensors import Tables, bindings
 from graphsafe.scan.hazards.kept_graphs import landings
-from graphsafe.scan.hazards.outputs.containers import Parents, only_reads, put, shown
 from graphsafe.scan.hazards.outputs.for_next_call import kept_for_next
 from graphsafe.scan.hazards.outputs.givers import (
     COMPILED,
@@ -44,6 +43,7 @@ from graphsafe.scan.hazards.outputs.givers import (
     replaying,
     source_of,
 )
+from graphsafe.scan.hazards.outputs.kept_values import Parents, only_reads, put, shown
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import matched
 from graphsafe.scan.symbols.index import dotted, elements
