@@ -593,3 +593,53 @@ class Recommender:
 @pytest.mark.parametrize("after", ["pass", "self.opt['scheduler'].step()"])
 def test_code_that_runs_once_an_epoch(scan: Scan, after: str) -> None:
     assert scan(EPOCHS.format(after=after)) == []
+
+
+MERGED = """
+class Head(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("base", torch.randn(8, 8))
+        self.register_buffer("a", torch.zeros(2, 8))
+        self.register_buffer("b", torch.zeros(8, 2))
+        self.merged = None
+
+    def merge(self):
+        self.merged = self.base + self.b @ self.a
+
+    def forward(self, x):
+        return x @ self.merged.T
+
+class Server:
+    def __init__(self, device):
+        self.head = Head().to(device)
+        self.head.merge()
+        self.x = torch.zeros(4, 8, device=device)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.y = self.head(self.x)
+
+    def use(self, adapter):
+        {change}
+
+    def infer(self, x, adapter):
+        self.use(adapter)
+        self.x.copy_(x)
+        self.graph.replay()
+        return self.y.clone()
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "is_told"),
+    [
+        ("self.head.a.copy_(adapter)", True),
+        ("self.head.load_state_dict(adapter)", True),
+        ("for p in self.head.parameters(): p.data.copy_(adapter)", True),
+        ("self.head.a.copy_(adapter); self.head.merge()", False),
+        ("self.head.unrelated = adapter", False),
+    ],
+)
+def test_weights_from_which_the_graphs_weight_was_merged(scan: Scan, change: str, is_told: bool) -> None:
+    found = scan(MERGED.format(change=change))
+    assert any(code == "GS712" for code, _ in found) is is_told

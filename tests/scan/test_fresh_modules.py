@@ -43,12 +43,12 @@ FOUND = {
     "fresh14": 75,
     "fresh15": 65,
     "fresh16": 76,
-    "fresh17": 79,
+    "fresh17": 80,
     "fresh18": 27,
-    "fresh19": 76,
-    "fresh20": 72,
+    "fresh19": 77,
+    "fresh20": 73,
     "fresh21": 38,
-    "fresh22": 50,
+    "fresh22": 51,
     "fresh23": 79,
 }
 "Folder -> its hazards that are found."

@@ -95,9 +95,20 @@ NAMED: dict[str, dict[str, str]] = {
         "train.py": "from importlib import import_module\n\nmade = import_module('models.' + name)\n"
         "if __name__ == '__main__':\n    run(made)\n"
     },
+    "a plugin, which a package finds by listing its files": {
+        "models/__init__.py": "import glob\n__all__ = [one for one in glob.glob('*.py')]\n",
+        "train.py": "from models import *\n\nif __name__ == '__main__':\n    run()\n",
+    },
+    "a plugin in one of several folders": {
+        "train.py": "import importlib\n\nfor one in ['models', 'layers']:\n    importlib.import_module(one + name)\n"
+        "if __name__ == '__main__':\n    run()\n"
+    },
     "a class that replaces another one of that name": {
         "train.py": "import engine\nfrom models.loss import Loss\n\nengine.loss.Loss = Loss\n"
         "if __name__ == '__main__':\n    run()\n"
+    },
+    "an entry of a configuration with its name": {
+        "train.py": "from models.loss import Loss\n\ncfg.Loss = Node()\nif __name__ == '__main__':\n    Loss()\n"
     },
     "a call in a script": {"train.py": "from models.loss import Loss\n\nif __name__ == '__main__':\n    Loss()\n"},
     "another name for it": {

@@ -129,6 +129,23 @@ class Read:
     "Whether the same call has set the attribute before this read."
 
 
+@frozen.dataclass(frozen=True, slots=True)
+class Refill:
+    """A line that writes new values into the memory of an attribute's tensor, or of all weights of a module."""
+
+    key: str
+    text: str
+    "The line's expression as written in the code."
+    path: str
+    function: str
+    span: Span
+
+    @property
+    def ref(self) -> str:
+        """The function, as `path::Class.method`."""
+        return f"{self.path}::{self.function}"
+
+
 @dataclass(slots=True)
 class StateLog:
     """The state of all roots together. The order of reads, uses and writes is recorded for each root."""
@@ -141,6 +158,7 @@ class StateLog:
     inputs: set[str] = field(default_factory=set)
     """Attributes whose tensors get new values from step to step: a line writes into them, or a step without arguments
     reads them as its inputs."""
+    refills: set[Refill] = field(default_factory=set)
     made: set[str] = field(default_factory=set)
     "Classes of which steps make objects, with their base classes."
     read_before: set[Place] = field(default_factory=set)

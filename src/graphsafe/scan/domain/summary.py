@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from graphsafe.scan.domain import frozen
 from graphsafe.scan.domain.events import Event
 from graphsafe.scan.domain.record import Edge, Failure, Place
-from graphsafe.scan.domain.state_log import Read, Use, Write
+from graphsafe.scan.domain.state_log import Read, Refill, Use, Write
 from graphsafe.scan.domain.values import Passed, Tensor, Value
 
 Field = tuple[str, str]
@@ -83,7 +83,9 @@ class Included:
     "Whether every call of the calling function runs this call."
 
 
-Item = Edge | NewRoot | RootSite | PassedByName | StepInput | MadeInStep | Included | Failure | Read | Use | Write
+Item = (
+    Edge | NewRoot | RootSite | PassedByName | StepInput | MadeInStep | Included | Failure | Read | Refill | Use | Write
+)
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from graphsafe.scan.domain.events import Event, plainness
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.record import SITE, Edge, Failure, Place, Record
-from graphsafe.scan.domain.state_log import SELDOM, Read, StateLog, Use, Write
+from graphsafe.scan.domain.state_log import SELDOM, Read, Refill, StateLog, Use, Write
 from graphsafe.scan.domain.state_log import Place as WritePlace
 from graphsafe.scan.domain.summary import (
     Field,
@@ -130,10 +130,8 @@ def gather(named: Sequence[tuple[str, Summary]]) -> Record:
                     _add_use(record, item)
             elif type(item) is Read:
                 record.state.readers.setdefault(item.key, set()).add(item)
-            elif type(item) is StepInput:
-                record.state.inputs.add(item.attribute)
-            elif type(item) is MadeInStep:
-                record.state.made.add(item.ref)
+            elif type(item) is StepInput or type(item) is Refill or type(item) is MadeInStep:
+                _add_fact(record.state, item)
             elif type(item) is RootSite:
                 record.roots[item.ref] = SITE
             elif type(item) is Failure:
@@ -173,6 +171,7 @@ def joined(project: Project, records: Sequence[Record], whys: Mapping[str, str])
         _add_sets(state.carried, part.state.carried)
         _add_sets(state.readers, part.state.readers)
         state.inputs |= part.state.inputs
+        state.refills |= part.state.refills
         state.made |= part.state.made
         state.read_before |= part.state.read_before
         state.read_old |= part.state.read_old
@@ -191,6 +190,15 @@ def joined(project: Project, records: Sequence[Record], whys: Mapping[str, str])
     record.events = {place: record.events[place] for place in sorted(record.events, key=_in_order)}
     record.replays = {place: record.replays[place] for place in sorted(record.replays, key=_in_order)}
     return record
+
+
+def _add_fact(state: StateLog, item: StepInput | Refill | MadeInStep) -> None:
+    if isinstance(item, StepInput):
+        state.inputs.add(item.attribute)
+    elif isinstance(item, Refill):
+        state.refills.add(item)
+    else:
+        state.made.add(item.ref)
 
 
 def _add_event(record: Record, place: Place, event: Event) -> None:

@@ -30,7 +30,7 @@ from graphsafe.scan.roots.hot_roots import HotnessRules
 from graphsafe.scan.sources.node_memo import memoize_method
 from graphsafe.scan.sources.source import Source, Unreadable
 from graphsafe.scan.sources.suppress import Comment, comments
-from graphsafe.scan.state import across_steps, seen_by_graphs
+from graphsafe.scan.state import across_steps, refilled_weights, seen_by_graphs
 from graphsafe.scan.symbols.project import Project
 
 COMPILE = re.compile(r"(^|[._])compile(\(|$)")
@@ -180,6 +180,7 @@ class Linter:
                 event = replace(event, confidence="possible")
             yield place, event
         yield from seen_by_graphs.events(record.state, regions)
+        yield from refilled_weights.events(record.state, regions)
         yield from ((place, event) for place, event in record.replays.items() if place.path in paths)
 
     def _reuses_buffer(self, place: Place, event: Event, regions: Regions) -> bool:

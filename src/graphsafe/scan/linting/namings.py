@@ -44,6 +44,8 @@ _IMPORTS_BY_NAME = re.compile(
     rb"\b(?:import_module|__import__|iter_modules|walk_packages|spec_from_file_location)\((?!\s*[\"'][\w.]+[\"']\s*[,)])"
 )
 'Matches an import of a module whose name the code computes: `import_module(f"models.{name}")`.'
+_LISTS = re.compile(rb"\b(?:glob|listdir|iterdir|scandir)\(")
+"Matches calls that list the files of a folder. In an `__init__.py`, they find the modules to import."
 _OF_TORCH = re.compile(rb"(?<![\w.])(?:torch|nn|optim|F)\.(?:\w+\.)*\Z")
 "Matches the code before a name of PyTorch: `torch.optim.` before `Optimizer`."
 _LIBRARIES = ("torch", "torchvision", "transformers", "diffusers")
@@ -113,9 +115,10 @@ class Namings:
     def _is_replaced(self, name: str) -> bool:
         """Return whether code puts another class in the place of a class: `modeling.MoeBlock = OffloadedBlock`."""
         word = name.encode()
-        puts = re.compile(
-            rb"(?<![\w.])(?!self\b|cls\b)\w[\w.]*\.%s[ \t]*=(?!=)[ \t]*\(?\s*(?![\w.]*\b%s\b)\w" % (word, word)
-        )
+        if not name[:1].isupper():
+            return False  # `args.train = …` replaces no function
+        other = rb"(?![\w.]*\b%s\b)(?:\w+\.)*[A-Z]\w*\s*\)?[ \t]*(?:#|$)" % word
+        puts = re.compile(rb"(?<![\w.])(?!self\b|cls\b)\w[\w.]*\.%s[ \t]*=[ \t]*\(?\s*%s" % (word, other), re.M)
         return any_contains((self._files.data(path) or b"" for path in self._naming), puts, (b"." + word,))
 
     @memoize_method
@@ -132,8 +135,10 @@ class Namings:
     def _is_imported_by_name(self, folder: str) -> bool:
         """Return whether code imports the modules of a folder under names that it computes. This code is in the
         `__init__.py` of the folder, or names the folder: `import_module("models." + name)`."""
-        named = re.compile(rb"[\"'](?:[\w.]*[./])?%s[./]" % re.escape(os.path.basename(folder).encode()))
+        named = re.compile(rb"[\"'](?:[\w.]*[./])?%s[./\"']" % re.escape(os.path.basename(folder).encode()))
         init = os.path.join(folder, "__init__.py")
+        if _LISTS.search(self._files.data(init) or b"" if init in self._naming else b"") is not None:
+            return True
         return any(path == init or named.search(self._files.data(path) or b"") for path in self._importing_by_name())
 
     @memoize_method

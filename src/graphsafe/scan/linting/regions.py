@@ -13,6 +13,7 @@ from graphsafe.report.model import Region
 from graphsafe.scan.domain.record import AROUND_GRAPHS, HANDED, LOOP, WRAPPED, Edge, Place, Record
 from graphsafe.scan.hazards.graph_syntax import LOOPS, captures_in, is_plain_replay, is_replay, own_nodes
 from graphsafe.scan.linting.call_graph import CallGraph, root_of
+from graphsafe.scan.linting.derived_weights import derived_by
 from graphsafe.scan.roots.assumed_roots import (
     BY_FORM,
     CALLABLE,
@@ -27,6 +28,7 @@ from graphsafe.scan.roots.assumed_roots import (
 from graphsafe.scan.roots.hot_roots import BY_LIBRARY, FORWARD, HOT_PATH_AROUND, METRIC
 from graphsafe.scan.sources.node_memo import inside, memoize_method
 from graphsafe.scan.state.provenance import CONSTRUCTORS
+from graphsafe.scan.state.refilled_weights import Derived
 from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project, ref_of
 
@@ -316,6 +318,26 @@ class Regions:
                         if isinstance(inner.ctx, ast.Store):
                             return False
                         found = True
+        return found
+
+    def runs_around(self, ref: str) -> bool:
+        """Return whether code around the graphs, other than constructors and code that captures, calls a function."""
+        return any(
+            self.is_around(caller, line) and not self._captures_of(caller) and not caller.endswith(CONSTRUCTORS)
+            for caller, line in self._calls.callers(ref)
+        )
+
+    @memoize_method
+    def derived_in(self, cls: str) -> Sequence[Derived]:
+        """Return the attributes that the methods of a class compute from other attributes."""
+        facts = self._project.class_facts(cls) if "::" in cls else None
+        path = cls.partition("::")[0]
+        found = []
+        for function in facts.methods.values() if facts is not None else ():
+            ref = f"{path}::{function}"
+            node = self._project.function_node(ref) if not self.is_held(ref) else None
+            if node is not None:
+                found += [Derived(name, sources, ref) for name, sources in derived_by(node).items()]
         return found
 
     def _named_in(self, ref: str) -> Iterator[str]:

@@ -20,6 +20,7 @@ from graphsafe.scan.domain.values import (
     options,
 )
 from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.models import weight_refills
 from graphsafe.scan.models.op_arguments import is_true
 from graphsafe.scan.state.provenance import is_module
 from graphsafe.scan.state.writes import write_weights
@@ -45,6 +46,8 @@ def _load(frame: Frame, node: ast.Call, receiver: Value, arguments: Arguments) -
     parameters replace the old ones."""
     if is_true(arguments.get(2, "assign")):
         write_weights(frame, receiver, ast.unparse(node), UNKNOWN, node)
+    elif isinstance(node.func, ast.Attribute):
+        weight_refills.note_all(frame, node, node.func.value)
     state = arguments.get(0, "state_dict")
     tensor, certain = as_tensor(state.elem) if type(state) is Dict else (None, False)
     if tensor is not None and tensor.where == "host" and not is_true(arguments.get(2, "assign")):

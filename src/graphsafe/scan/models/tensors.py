@@ -40,7 +40,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import fixed_device, refills
 from graphsafe.scan.hazards.streams import early_reads
-from graphsafe.scan.models import captured_calls, named_calls, numpy_reads, operations
+from graphsafe.scan.models import captured_calls, named_calls, numpy_reads, operations, weight_refills
 from graphsafe.scan.models.functions import handed_functions, training_functions
 from graphsafe.scan.models.op_arguments import device_named, dtype_named, fits_tensors, may_be_true
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
@@ -57,6 +57,8 @@ def method(frame: Frame, node: ast.Call, tensor: Tensor, name: str, arguments: A
     """Return the result of `tensor.name(…)`."""
     if frame.hot and tensor.attr is not None and name.endswith("_") and not name.startswith("_"):
         frame.engine.note(StepInput(tensor.attr))
+    if name.endswith("_") and (frame.hot or frame.between):
+        weight_refills.note(frame, node, tensor)
     named_calls.note(frame, node, f"torch.Tensor.{name}")
     special = _METHODS.get(name)
     if special is not None:
