@@ -360,6 +360,8 @@ class Net(nn.Module):
         ("z = torch.cat((self.b(x), x)) @ torch.relu(y); torch.cuda.current_stream().wait_stream(self.side)", True),
         ("z = self.b(x); torch.cuda.current_stream().wait_stream(self.side); z = z + y", False),
         ("n = y.shape[0]; torch.cuda.current_stream().wait_stream(self.side); z = y * n", False),
+        ("z = Later(y, x); torch.cuda.current_stream().wait_stream(self.side)", False),  # only stores it
+        ("x.kept.append(y); torch.cuda.current_stream().wait_stream(self.side); z = y", False),
         ("torch.cuda.synchronize(); z = self.b(x) + y; torch.cuda.current_stream().wait_stream(self.side)", False),
     ],
 )

@@ -4,6 +4,7 @@ before, inside and after the block."""
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Container, Iterator, Sequence
 
@@ -83,9 +84,9 @@ class SideBlock:
         lines = (call.lineno for call, _ in self._calls(RECORDS, event))
         return max((line for line in lines if line < wait.lineno), default=wait.lineno)
 
-    def read_before_join(self) -> Iterator[tuple[ast.Name, ast.AST]]:
-        """Yield the first read of each result of the block, with the call or the operator that reads it, if the read
-        comes before any wait. Only the statements that follow the block directly are searched."""
+    def read_before_join(self) -> Iterator[ast.Name]:
+        """Yield the first read of each result of the block, if the read comes before any wait. Only the statements that
+        follow the block directly are searched."""
         made = {
             target.id
             for node in inside(self._block, ast.Assign)
@@ -97,13 +98,12 @@ class SideBlock:
             calls = inside(statement, ast.Call)
             if not isinstance(statement, (ast.Assign, ast.Expr, ast.Return)) or any(map(self._may_order, calls)):
                 return
-            readers: list[tuple[ast.AST, Sequence[ast.expr]]] = [(call, arguments_of(call)) for call in calls]
-            readers += [(node, (node.left, node.right)) for node in inside(statement, ast.BinOp)]
-            for reader, operands in readers:
-                for one in operands:
-                    if isinstance(one, ast.Name) and one.id in made:
-                        made.discard(one.id)
-                        yield one, reader
+            operands = [one for call in calls if _computes(call) for one in arguments_of(call)]
+            operands += [one for node in inside(statement, ast.BinOp) for one in (node.left, node.right)]
+            for one in operands:
+                if isinstance(one, ast.Name) and one.id in made:
+                    made.discard(one.id)
+                    yield one
 
     def _may_order(self, call: ast.Call) -> bool:
         """Return whether a call may make a stream or the host wait, or may pass the side stream on."""
@@ -185,6 +185,15 @@ class SideBlock:
                 break
             text = self._aliases[text]
         return text
+
+
+def _computes(call: ast.Call) -> bool:
+    """Return whether a call probably computes with its arguments: a PyTorch operation, or a function of the project.
+    A constructor, a builtin and a container's method may only store them."""
+    name = dotted(call.func) or ""
+    if isinstance(call.func, ast.Name):
+        return name[:1].islower() and not hasattr(builtins, name)
+    return name.startswith(("torch.", "F.", "nn.functional.")) and not name.startswith("torch.cuda.")
 
 
 def _methods(calls: list[ast.Call]) -> Iterator[tuple[ast.Call, str, ast.expr]]:

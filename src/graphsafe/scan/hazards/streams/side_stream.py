@@ -58,10 +58,8 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
         for wait in side.waits_for_itself():
             frame.emit("StreamOp", "waits-for-itself", wait)
         if side.is_forked() and side.is_joined():
-            for early, reader in side.read_before_join():
-                # A method may know the stream, and wait for it.
-                is_plain = not isinstance(reader, ast.Call) or (dotted(reader.func) or "").partition(".")[0] != "self"
-                frame.emit("StreamOp", "read-before-join", early, "likely" if is_plain else "possible")
+            for early in side.read_before_join():
+                frame.emit("StreamOp", "read-before-join", early)
             for made, call, name in side.made_after_fork():
                 tensor, certain = as_tensor(frame.env.get(name, NONE))
                 op = frame.ops.method(called_name(call))
