@@ -86,15 +86,26 @@ class PartialRefills:
 
         A model mixes the columns of a row, such as the times of a signal, unless another input tells it their number. A
         mask is such an input, so a mask whose columns are filled only in part never hides what it once showed. The rows
-        are mixed if the host reads an output as one number.
+        are mixed if the host reads an output as one number. If there is one row (`self.x[0, :n]`) and the function
+        keeps as many columns of the output, the columns may be tokens, which are rows to a model.
         """
         name = (place(target.value) or "").rpartition(".")[2].rpartition("[")[2]
         if _is_of_columns(target.slice):
             filled = {name for name in self._filled_names() if _TELLS_LENGTH.search(name)}
-            return bool(_MASK.search(name)) or not filled
+            return bool(_MASK.search(name)) or not (filled or self._are_tokens(target.slice))
         later = [one for one in own(self._function, ast.Call) if one.lineno > target.lineno]
         numbers = [one.func.value for one in later if isinstance(one.func, ast.Attribute) and one.func.attr == "item"]
         return any(viewed(value) in self._outputs for value in numbers)
+
+    def _are_tokens(self, index: ast.expr) -> bool:
+        """Return whether a slice selects columns of one row, and the function reads an output up to the same end:
+        `self.x[0, :n]` and `self.y[:, :n]`."""
+        first = elements(index)[0]
+        if not (isinstance(first, ast.Constant) and isinstance(first.value, int)):
+            return False
+        ends = {ast.unparse(end) for end in _ends(index)}
+        read = [one for one in own(self._function, ast.Subscript) if place(one.value) in self._outputs]
+        return any(not ends.isdisjoint(map(ast.unparse, _ends(one.slice))) for one in read)
 
     def _filled_names(self) -> Iterator[str]:
         """Yield the last parts of the names of the graph's inputs that the function fills."""
@@ -127,7 +138,7 @@ class PartialRefills:
     def _is_length_unused(self, target: ast.Subscript) -> bool:
         """Return whether the function fills only one input, as in `self.x[:n]`, and uses the length `n` nowhere
         else."""
-        ends = [part.upper for part in elements(target.slice) if isinstance(part, ast.Slice) and part.upper is not None]
+        ends = _ends(target.slice)
         if len(ends) != 1 or isinstance(ends[0], ast.Constant):
             return False
         # The length is used elsewhere if `n`, `len(x)` or `x.shape[0]` appears again.
@@ -156,6 +167,10 @@ class PartialRefills:
             if isinstance(target, ast.Subscript) and place(target.value) == text and not _has_end(target.slice):
                 return True
         return False
+
+
+def _ends(index: ast.expr) -> list[ast.expr]:
+    return [part.upper for part in elements(index) if isinstance(part, ast.Slice) and part.upper is not None]
 
 
 def _has_end(index: ast.expr) -> bool:

@@ -329,14 +329,15 @@ class Regions:
 
     @memoize_method
     def derived_in(self, cls: str) -> Sequence[Derived]:
-        """Return the attributes that the methods of a class compute from other attributes."""
+        """Return the attributes that the methods of a class compute from other attributes. What a constructor computes,
+        or code that captures, is part of making the graph (GS705)."""
         facts = self._project.class_facts(cls) if "::" in cls else None
         path = cls.partition("::")[0]
         found = []
         for function in facts.methods.values() if facts is not None else ():
             ref = f"{path}::{function}"
             node = self._project.function_node(ref) if not self.is_held(ref) else None
-            if node is not None:
+            if node is not None and not ref.endswith(CONSTRUCTORS) and not self._captures_of(ref):
                 found += [Derived(name, sources, ref) for name, sources in derived_by(node).items()]
         return found
 
