@@ -329,8 +329,8 @@ class Regions:
 
     @memoize_method
     def derived_in(self, cls: str) -> Sequence[Derived]:
-        """Return the attributes that the methods of a class compute from other attributes. What a constructor computes,
-        or code that captures, is part of making the graph (GS705)."""
+        """Return the attributes that the methods of a class compute from other attributes. Constructors and methods
+        that capture are left out, because GS705 reports the values that they compute for a graph."""
         facts = self._project.class_facts(cls) if "::" in cls else None
         path = cls.partition("::")[0]
         found = []
