@@ -103,8 +103,9 @@ class StateWrites:
 
     lines: tuple[StateWrite, ...] = ()
     unread: tuple[str, ...] = ()
-    """Tensors on the device that existed before the step, and that the step does not use. Gradients are here only if
-    the step changes their parameters: such a step drops the old gradients and makes new ones."""
+    """Tensors on the device that existed before the step, and that the step does not use. If a refresh runs between
+    the steps, gradients are here only if the step changes their parameters: such a step drops the old gradients and
+    makes new ones."""
 
     @staticmethod
     def of(frames_of: Mapping[str, tuple[CallSite, ...]], unread: Iterable[str] = ()) -> StateWrites:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from graphsafe.capture.device.modes import OperationMode
-from graphsafe.capture.device.sim import generators
+from graphsafe.capture.device.sim import backward_waits, generators
 from graphsafe.capture.device.sim.collectives import NAMESPACE, run_functional
 from graphsafe.capture.device.sim.effects import (
     TRANSFERS,
@@ -191,6 +191,8 @@ def _repeated(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str,
     entry, places = table_entry(func, world.table), [index_of(tensor) for tensor in inputs]
     target = _target(world, func, inputs, sorted({*places} - {HOST}))
     if target == HOST or (entry is not None and (entry.compares_texts or entry.host_results or entry.mutates)):
+        return None
+    if backward_waits.may_wait(op_name(func)):
         return None
     if unknown_of(func, inputs, world.table) or is_allocation(world.here.scope.via, world.table):
         return None

@@ -15,6 +15,7 @@ import torch
 
 from graphsafe.capture.answers.events import StepEventKind
 from graphsafe.capture.device.protocol import STOPS
+from graphsafe.capture.device.sim import backward_waits
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, PAGEABLE, Refusal, of_hidden_wait, of_transfer
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, storages
@@ -88,6 +89,8 @@ def op_effects(
     if name == "aten::where" and len(args) == 3:
         given = [value for value in args[1:] if isinstance(value, torch.Tensor)]
         return tuple(_upload(value) for value in given if index_of(value) == HOST and value.dim() == 0)
+    if backward_waits.waits(name, args):
+        return (OpEffect("hidden-sync", NOT_PERMITTED),)
     entry = table_entry(func, table)
     _refuse_mixed(func, entry, placed)
     if _shapes_answer(name, args):

@@ -176,12 +176,13 @@ class StepAhead:
 
     def unread(self) -> list[str]:
         """Return the paths of the tensors on the device that existed before the recorded step, and that this step did
-        not use. A gradient is included only if the step changes its parameter."""
+        not use. A gradient that a refresh may use is included only if the step changes its parameter."""
+        refreshed = self.session.subject.refresh is not None
         return [
             path
             for path in self._found
             if self._lasting.get(address_of(self._alive[path])) not in self._used
-            and (not path.endswith(".grad") or path.removesuffix(".grad") in self.writers)
+            and not (refreshed and path.endswith(".grad") and path.removesuffix(".grad") not in self.writers)
         ]
 
     def _compare(self, operation: Operation) -> None:
