@@ -61,6 +61,10 @@ EXPECTED = {
     "fills_its_input": ("inconclusive", []),
     "returns_a_count": ("not-ready", ["GS702"]),
     "returns_a_draw_beside_a_count": ("not-ready", ["GS704"]),
+    "trained_through_products": ("not-ready", ["GS106"]),
+    "trained_through_one_product": ("not-ready", ["GS106"]),
+    "product_of_one_row": ("ready", []),
+    "driven_by_a_generator": ("not-ready", ["GS702"]),
 }
 SLOW = (
     *("global_plan", "closure_plan", "class_plan", "plan_of_a_named_class", "plan_on_a_weight", "plan_on_a_function"),

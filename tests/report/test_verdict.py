@@ -200,6 +200,15 @@ CASES = [
     ("nothing compared", {"replay__checks": []}, "inconclusive", "nothing could be compared"),
     ("one not comparable", {"replay__checks": check() + check(name="b", equal=None)}, "inconclusive", "in b"),
     ("unstable", {"replay__checks": check(equal=False, max_abs=9.0, floor=None)}, "inconclusive", "not reproducible"),
+    (
+        "unstable because of a generator",
+        {
+            "replay__checks": check(equal=False, max_abs=9.0, floor=None),
+            "state__changed": [{"name": "driver", "how": "opaque", "before": None, "after": None}],
+        },
+        "inconclusive",
+        "not reproducible in output: a step moves driver on, which no run can put back",
+    ),
     ("nothing varied", {"replay__varied": 0}, "inconclusive", "no changed input changed the reference"),
     ("not known whether varied", {"replay__varied": None}, "inconclusive", "no changed input"),
     ("random numbers not checked", {"replay__rng_law": None}, "inconclusive", "random numbers of replays were not"),

@@ -13,7 +13,7 @@ operations whose effects are unknown.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -184,7 +184,8 @@ def _doubts(probes: Probes) -> tuple[str, ...]:
     if not replay.answered:
         reasons.append(f"the replay {_ended(replay)}{_because(replay)}")
         return tuple(reasons)
-    reasons += _doubts_of_comparison(replay, twin)
+    opaque = [change.name for change in probes.state.changed or () if change.how == "opaque"]
+    reasons += _doubts_of_comparison(replay, twin, opaque)
     for what, probe in (
         ("the comparison with a second capture", twin),
         ("the search for races", probes.order),
@@ -205,8 +206,9 @@ def _doubts(probes: Probes) -> tuple[str, ...]:
     return tuple(reasons)
 
 
-def _doubts_of_comparison(replay: Replay, twin: Twin) -> Iterator[str]:
-    """Yield the doubts about the comparisons of replays with the reference, and of the capture with another one."""
+def _doubts_of_comparison(replay: Replay, twin: Twin, opaque: Sequence[str]) -> Iterator[str]:
+    """Yield the doubts about the comparisons of replays with the reference, and of the capture with another one.
+    `opaque` has the names of changed generators and iterators, whose position cannot be read."""
     if replay.reference != "independent":
         yield "there is no independent reference to compare with"
         return
@@ -217,9 +219,8 @@ def _doubts_of_comparison(replay: Replay, twin: Twin) -> Iterator[str]:
     if undecided:
         unread = all(check.max_abs is None for check in undecided)
         names = listed([check.name for check in undecided], most=3)
-        why = (
-            f"no value can be read from {names}" if unread else f"the reference is not reproducible in {names}{_CHANCE}"
-        )
+        cause = f": a step moves {listed(opaque, most=3)} on, which no run can put back" if opaque else _CHANCE
+        why = f"no value can be read from {names}" if unread else f"the reference is not reproducible in {names}{cause}"
         yield replay.reason or why
     if not replay.varied:
         doubt = "no changed input changed the reference, so the replay was not tested"

@@ -627,3 +627,41 @@ def draws_a_token(device):
     """A redraw of the logits seldom changes the tokens."""
     torch.manual_seed(0)
     return (lambda x: torch.multinomial(x.softmax(-1), 1)), (torch.randn(3, 4, device=device),)
+
+
+def trained_through_products(device):
+    """The backward passes of `cumprod` and `prod` read the number of zeros on the host."""
+    density = torch.rand(8, 8, device=device, requires_grad=True)
+
+    def step(x):
+        density.grad = None
+        light = torch.cumprod(1 - density * x, -1)
+        light.sum().backward()
+        return density.grad.clone()
+
+    return step, (torch.rand(8, 8, device=device),)
+
+
+def trained_through_one_product(device):
+    weight = torch.rand(8, 8, device=device, requires_grad=True)
+    return (lambda x: torch.autograd.grad((weight * x).prod(), weight)[0]), (torch.rand(8, 8, device=device) + 0.5,)
+
+
+def product_of_one_row(device):
+    """There is one factor, so the backward pass counts nothing."""
+    weight = torch.rand(1, 8, device=device, requires_grad=True)
+    return (lambda x: torch.autograd.grad((weight * x).cumprod(0).sum(), weight)[0]), (torch.rand(1, 8, device=device),)
+
+
+def driven_by_a_generator(device):
+    """The generator makes a new anchor at every 24th step, and no run can put it back."""
+    place, anchor = torch.rand(20, 3, device=device), torch.zeros(20, 3, device=device)
+
+    def drive():
+        while True:
+            anchor.copy_(place)
+            for _ in range(24):
+                yield place.add_(anchor - place, alpha=0.1).mul_(0.95)
+
+    driver = drive()
+    return (lambda x: next(driver) * x), (torch.rand(20, 3, device=device),)

@@ -136,6 +136,9 @@ class _Writer:
                 continue
             code = CODES.get(change.how)
             level = self._level_of(change.how)
+            if change.how == "opaque" and any(check.result is None for check in self._probes.replay.checks or ()):
+                # The generator cannot be put back, so equal steps cannot be compared. It is the likely cause.
+                code, level = "GS702", "warning"
             if code is None or name in explained:
                 continue
             if name.endswith(".grad") and (name in unread or self._seen.verdict == "ready"):

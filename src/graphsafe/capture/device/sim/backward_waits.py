@@ -12,19 +12,22 @@ from typing import Any
 
 import torch
 
-_FIRST = {"aten::eq": ("CumprodBackward0",), "aten::ones": ("ProdBackward0", "ProdBackward1")}
-"The first operation of the other path -> the autograd nodes that take this path."
+_FIRST = {
+    "aten::eq": {"CumprodBackward0": "cumprod_backward"},
+    "aten::ones": {"ProdBackward0": "prod_backward", "ProdBackward1": "prod_backward"},
+}
+"The first operation of the other path -> the autograd nodes that take this path, each with the name of its formula."
 
 
 def may_wait(name: str) -> bool:
     return name in _FIRST
 
 
-def waits(name: str, args: Sequence[Any]) -> bool:
-    """Return whether a call is the first operation of the other path of an autograd node."""
+def waiting_formula(name: str, args: Sequence[Any]) -> str | None:
+    """Return the formula that waits on CUDA, if a call is the first operation of the other path of an autograd node."""
     if name not in _FIRST or torch._C._current_graph_task_id() < 0:
-        return False
+        return None
     if name == "aten::eq" and not args[0].is_floating_point() and not args[0].is_complex():
-        return False  # it compares the number of zeros, later on this path
+        return None  # it compares the number of zeros, later on this path
     node = torch._C._current_autograd_node()
-    return node is not None and node.name() in _FIRST[name]
+    return None if node is None else _FIRST[name].get(node.name())

@@ -305,7 +305,7 @@ def _target(world: World, func: Any, inputs: Sequence[torch.Tensor], indices: Se
 
 
 def _announce(world: World, func: Any, effect: OpEffect, capturing: Session | None) -> None:
-    name = op_name(func)
+    name = effect.op or op_name(func)
     if effect.data.get("certain") is False:
         world.record_unknown_effect(f"{name} (whether it waits depends on sizes or values)")
         return

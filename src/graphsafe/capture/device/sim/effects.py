@@ -62,6 +62,8 @@ class OpEffect:
     refusal: Refusal | None = None
     nbytes: int | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
+    op: str | None = None
+    "The operation that has this effect, if it is not the one that is called."
 
 
 def op_effects(
@@ -89,8 +91,8 @@ def op_effects(
     if name == "aten::where" and len(args) == 3:
         given = [value for value in args[1:] if isinstance(value, torch.Tensor)]
         return tuple(_upload(value) for value in given if index_of(value) == HOST and value.dim() == 0)
-    if backward_waits.waits(name, args):
-        return (OpEffect("hidden-sync", NOT_PERMITTED),)
+    if (formula := backward_waits.waiting_formula(name, args)) is not None:
+        return (OpEffect("hidden-sync", NOT_PERMITTED, op=formula),)
     entry = table_entry(func, table)
     _refuse_mixed(func, entry, placed)
     if _shapes_answer(name, args):

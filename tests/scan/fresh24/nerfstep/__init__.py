@@ -1,0 +1,1 @@
+"""A small radiance field that is trained with one step function."""

@@ -1,0 +1,1 @@
+"""A streaming vocoder: mel frames in, audio out, one CUDA graph per padded length."""
