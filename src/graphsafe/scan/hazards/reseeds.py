@@ -27,9 +27,12 @@ _SEEDS = frozenset(("manual_seed", "manual_seed_all"))
 def lines(found: Tables) -> Iterator[Line]:
     replaying = {name for table in found.all for name in table.replaying}
     methods = {name.rpartition(".")[2] for name in replaying}
+    constructors = {name.rpartition(".")[0]: one for name, one, _ in found.functions if name.endswith(".__init__")}
     for name, function, _ in found.functions:
         calls = own(function, ast.Call)
-        objects = _objects_made(function)
+        constructor = constructors.get(name.rpartition(".")[0])
+        held = _objects_made(constructor) if constructor is not None else {}
+        objects = {**{one: cls for one, cls in held.items() if one.startswith("self.")}, **_objects_made(function)}
         replays = [
             call
             for call in calls
@@ -58,7 +61,7 @@ def _own_name(call: ast.Call) -> str:
 
 
 def _objects_made(function: Function) -> Mapping[str, str]:
-    """Map local names to the classes of the objects that a function makes: `sampler = Sampler(net)`."""
+    """Map names and attributes to the classes of the objects that a function makes: `sampler = Sampler(net)`."""
     return {
         name: cls
         for made in own(function, ast.Assign)
@@ -68,9 +71,11 @@ def _objects_made(function: Function) -> Mapping[str, str]:
 
 
 def _full_name(call: ast.Call, objects: Mapping[str, str]) -> str:
-    """Return the qualified name of a called method: `Sampler.draw` for `sampler.draw()`."""
-    holder, _, method = (dotted(call.func) or "").rpartition(".")
-    return f"{objects.get(holder, '')}.{method}"
+    """Return the qualified name of a called method: `Sampler.draw` for `sampler.draw()`, and `Sampler.__call__` for
+    `sampler()`."""
+    called = dotted(call.func) or ""
+    holder, _, method = called.rpartition(".")
+    return f"{objects[called]}.__call__" if called in objects else f"{objects.get(holder, '')}.{method}"
 
 
 def _is_fixed(seed: ast.expr, found: Tables) -> bool:

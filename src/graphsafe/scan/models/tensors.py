@@ -332,10 +332,12 @@ def _copy(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) ->
             frame.emit("Transfer", how, node, confidence, None, value=describe(source), **_memory(origin))
         else:
             refills.copied(frame, node, origin)
-    elif tensor.where == "host" and origin.where == "device":
+    elif tensor.where == "host" and origin.where != "host":
         if not (tensor.pinned and may_be_true(non_blocking)):
-            frame.emit("Transfer", "to-host", node, confidence, value=describe(source))
+            if origin.where == "device":
+                frame.emit("Transfer", "to-host", node, confidence, value=describe(source))
         elif const_of(non_blocking) is True and isinstance(node.func, ast.Attribute):
+            # Code does not copy a host tensor into pinned memory without waiting, so the source is on the device.
             early_reads.landed(frame, node, node.func.value)
     return replace(tensor, step=tensor.step or origin.step)
 

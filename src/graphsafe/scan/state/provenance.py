@@ -97,20 +97,22 @@ def is_fresh_result(frame: Frame, text: str) -> bool:
 
 def is_made_before_loops(frame: Frame, name: str) -> bool:
     """Return whether a local name stands for the same object in all iterations of the loops that run in every step."""
-    bound = _assignments(frame.node).get(name, ()) if frame.node is not None and frame.step_loops else ()
-    return bool(bound) and all(node.lineno < min(frame.step_loops) for node in bound)
+    bound = _bindings(frame.node).get(name, ()) if frame.node is not None and frame.step_loops else ()
+    return bool(bound) and all(line < min(frame.step_loops) for line, _ in bound)
 
 
-def is_entry_of_object(frame: Frame, name: str) -> bool:
-    """Return whether a local name always stands for an entry of a table of `self`: `runner = self.runners[size]`."""
+def is_part_of_object(frame: Frame, name: str) -> bool:
+    """Return whether a local name always stands for an attribute of `self`, or for an entry of a table of `self`:
+    `model = self.model`, `runner = self.runners[size]`."""
     bound = all_bound(frame, name)
     value = bound[0] if len(bound) == 1 else None
-    return isinstance(value, ast.Subscript) and (dotted(value.value) or "").startswith("self.")
+    held = value.value if isinstance(value, ast.Subscript) else value
+    return held is not None and (dotted(held) or "").startswith("self.")
 
 
 def is_plain_parameter(frame: Frame, name: str) -> bool:
     """Return whether a local name is a parameter that the function never reassigns."""
-    if frame.node is None or name in _assignments(frame.node):
+    if frame.node is None or name in _bindings(frame.node):
         return False
     return any(one.arg == name for one in parameters(frame.node))
 
@@ -119,7 +121,7 @@ def is_table_of_flag(frame: Frame, name: str) -> bool:
     """Return whether a name stands for a table of the caller, and a flag in the table says that the table is not filled
     yet."""
     flagged = any(test.target == f"{first_step.ENTRIES}{name}" for test in frame.lazy)
-    return flagged and frame.node is not None and name not in _assignments(frame.node)
+    return flagged and frame.node is not None and name not in _bindings(frame.node)
 
 
 def is_module(frame: Frame, value: Value) -> bool:

@@ -16,7 +16,7 @@ from graphsafe.scan.domain.held import RATES
 from graphsafe.scan.domain.numbers import const_of
 from graphsafe.scan.domain.record import Place
 from graphsafe.scan.domain.state_log import SELDOM, Read, StateLog, Use, Write
-from graphsafe.scan.domain.values import UNSET, Array, Instance, NoneValue, Number, RuntimeObject, Unknown
+from graphsafe.scan.domain.values import UNSET, Array, Dict, Instance, NoneValue, Number, RuntimeObject, Unknown, Value
 from graphsafe.scan.state import module_modes
 from graphsafe.scan.state.across_steps import event_of, is_number, one_or_several, placed
 
@@ -169,9 +169,16 @@ def _is_other_tensor(write: Write) -> bool:
     )
 
 
+def _elements(write: Write) -> Value:
+    """Return the common element of a dict, such as a batch, that replaces another dict. Return any other value as it
+    is."""
+    is_replaced = type(write.value) is Dict and type(write.before) is Dict and not write.keyed
+    return write.value.elem if is_replaced and type(write.value) is Dict else write.value
+
+
 def _tensor(write: Write, log: StateLog, graphs: Graphs) -> Event | None:
     """Return the event for a replaced tensor, if captured code has read the old tensor."""
-    given, certain = one_or_several(write.value)
+    given, certain = one_or_several(_elements(write))
     is_memory = write.text.endswith(".data") or write.replaces
     is_object = type(write.value) is Instance
     if given is None:

@@ -36,11 +36,11 @@ from graphsafe.scan.state.filled_once import is_past_maximum
 from graphsafe.scan.state.provenance import (
     bound_expression,
     identified_by,
-    is_entry_of_object,
     is_fresh_result,
     is_lazy,
     is_made_along,
     is_made_before_loops,
+    is_part_of_object,
     is_plain_parameter,
     is_rare,
     is_remade,
@@ -108,6 +108,8 @@ def _is_made_anew(frame: Frame, before: Value | None, value: Value, written: ast
         return value.kind == "module" and type(before) is RuntimeObject and before.kind == value.kind
     if type(value) is not Instance or type(before) is not Instance or value.ref != before.ref:
         return False
+    if (dotted(made.func) or "").endswith("deepcopy") and frame.attributes.is_module(value.ref):
+        return True
     called = frame.evaluate_quietly(made.func)
     maker = called.bound if type(called) is Function else called
     return (value.made or type(maker) is ClassValue) and any(True for _ in _held_by(frame, value))
@@ -193,7 +195,7 @@ def outlasts(frame: Frame, owner: Instance, holder: str) -> bool:
         or frame.attributes.is_module(owner.ref)
         or is_plain_parameter(frame, root)
         or is_made_before_loops(frame, root)
-        or is_entry_of_object(frame, root)
+        or is_part_of_object(frame, root)
     )
 
 

@@ -10,6 +10,7 @@ from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards.graph_syntax import called_name, following, parents_in, place, viewed
 from graphsafe.scan.hazards.refills import HOST_WAITS
 from graphsafe.scan.sources.node_memo import inside
+from graphsafe.scan.symbols.index import elements
 
 _READS = frozenset(
     "tolist item clone float double int long bool max min sum mean any all argmax argmin norm abs".split()
@@ -35,10 +36,18 @@ def landed(frame: Frame, node: ast.Call, target: ast.expr | None = None) -> None
     if statement is None or (target is None and not isinstance(statement, ast.Assign)):
         return
     bound = statement.targets[0] if isinstance(statement, ast.Assign) else target
-    name = place(bound) if bound is not None else None
+    name = _copied_into(bound) if bound is not None else None
     read = _first_read(frame.node, statement, name) if name is not None else None
     if read is not None:
         frame.emit("AttrWrite", "host-read-early", read, value=f"`{name}`")
+
+
+def _copied_into(target: ast.expr) -> str | None:
+    """Return the host tensor into which a copy goes: `self.host` for `self.host` and `self.host[:n]`. Return None for
+    one row of a tensor, `self.host[k]`, because a read of another row is no early read."""
+    if isinstance(target, ast.Subscript) and all(isinstance(part, ast.Slice) for part in elements(target.slice)):
+        return place(target.value)
+    return place(target)
 
 
 def _reads(call: ast.Call, parents: Mapping[ast.AST, ast.AST]) -> bool:
