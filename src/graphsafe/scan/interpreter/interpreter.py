@@ -184,7 +184,8 @@ class Interpreter:
         if loops is not None:
             rounds.note_steps(frame, node)
             # A script that makes the objects of a step loop is read only to learn which objects it makes.
-            call = Call(ref, bound, arguments, not loops, depth, frame.level, loops=loops, composes=bool(loops))
+            steps, beside = bool(loops), between and bool(loops)
+            call = Call(ref, bound, arguments, not steps, depth, frame.level, False, False, loops, beside, steps)
         else:
             call = Call(ref, bound, arguments, hot, depth, frame.level, function.plain, captured, (), between, composes)
         seldom = frame.guard is None and frame.unlikely == frame.seldom

@@ -20,6 +20,7 @@ from graphsafe.scan.domain.values import (
     options,
 )
 from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.hazards.graph_syntax import moves_to_host, parents_in
 from graphsafe.scan.models import weight_refills
 from graphsafe.scan.models.op_arguments import is_true
 from graphsafe.scan.state.provenance import is_module
@@ -32,6 +33,9 @@ def of_module(frame: Frame, node: ast.Call, receiver: Value, name: str, argument
     """Return the result of a method that every module has, or None for any other method."""
     if name == "load_state_dict":
         _load(frame, node, receiver, arguments)
+    if moves_to_host(node) and frame.node is not None and isinstance(parents_in(frame.node).get(node), ast.Expr):
+        # `self.net.to("cpu")` frees the memory on the device. Later `self.net.to("cuda")` allocates other memory.
+        write_weights(frame, receiver, ast.unparse(node), UNKNOWN, node)
     if name == "state_dict":
         return Dict((), Tensor())
     if name in _WALKS:
