@@ -57,7 +57,7 @@ def events(log: StateLog) -> Iterator[tuple[Place, Event]]:
         ):
             event = (
                 growing(write, flow, log)
-                or lazy_init(write, log)
+                or lazy_init(write, flow, log)
                 or cached(write)
                 or host_state(write, flow, log)
                 or (None if write.key in lazy and not write.reads_self else rebound(write, flow, log))
@@ -84,6 +84,8 @@ class StateFlow:
         "State -> other state that is computed from it."
         self.moved: set[str] = set()
         "Attributes to which steps assign another tensor."
+        self.renewed: set[str] = set()
+        "Attributes for which each step after the first one computes another tensor."
         self.taken: set[tuple[str, str | None]] = set()
         "Pairs of attributes. A step assigns the tensor of the second attribute to the first one."
         self.emptied: set[str] = set()
@@ -102,6 +104,8 @@ class StateFlow:
                 tensor = as_tensor(write.value)[0]
                 if not (write.keyed or write.lazy) and tensor is not None:
                     self.moved.add(write.key)
+                    if not (write.settled or write.guard or write.borrowed):
+                        self.renewed.add(write.key)
                     self.taken.add((write.key, tensor.attr))
                 if write.grows and write.reads_self and tensor is not None and tensor.where == "host":
                     self.joined_on_host.add(write.key)
@@ -156,11 +160,13 @@ def growing(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
     return event_of(write, "Alloc", "appended" if write.keyed else "growing", confidence)
 
 
-def lazy_init(write: Write, log: StateLog) -> Event | None:
+def lazy_init(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
     """Return the event for a value that only the first step computes. A graph that is captured after a warm-up does not
     contain this computation."""
     if write.refilled:
         return _adopted(write)
+    if write.key in flow.renewed:
+        return None
     kinds = {type(option) for option in options(write.value)}
     if not write.lazy or kinds.isdisjoint((Tensor, Instance, SequenceValue, Dict, Unknown)):
         return None
