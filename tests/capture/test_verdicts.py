@@ -157,3 +157,8 @@ def test_the_simulated_device_names_backward_passes_that_count_zeros(prove: Prov
     (found,) = [one for one in report["findings"] if one["level"] == "error"]
     line = (TARGETS / "silent.py").read_text(encoding="utf-8").splitlines()[found["location"]["line"] - 1]
     assert (found["code"], line.strip()) == ("GS106", "light.sum().backward()")
+
+
+def test_a_buffer_of_the_first_step_is_not_allocated_in_every_step(prove: Prove) -> None:
+    (report,) = prove([f"{TARGETS / 'silent.py'}:keeps_its_buffer"], "sim:0")
+    assert (report["verdict"], codes_of(report, "error", "warning", "note")) == ("ready", [])

@@ -665,3 +665,16 @@ def driven_by_a_generator(device):
 
     driver = drive()
     return (lambda x: next(driver) * x), (torch.rand(20, 3, device=device),)
+
+
+def keeps_its_buffer(device):
+    """Only the first step allocates the buffer."""
+    kept = {}
+
+    def step(x):
+        if "space" not in kept:
+            kept["space"] = torch.empty_like(x)
+        torch.mul(x, 2, out=kept["space"])
+        return x.add_(kept["space"])
+
+    return step, (torch.randn(4, 8, device=device),)

@@ -106,8 +106,8 @@ class _Writer:
     def events(self) -> None:
         for event in self._answers[Watched].events:
             code = code_of(event, self._book.ops)
-            if code is None:
-                continue
+            if code is None or (code == "GS401" and event.first_only):
+                continue  # a buffer that the first step makes is no fresh buffer in every step
             data = event.details()
             level: Level | None = "note" if event.first_only or event.guarded else None
             if event.first_only:
