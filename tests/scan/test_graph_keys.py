@@ -397,3 +397,53 @@ def test_an_argument_of_a_returned_graph_that_changes_without_the_key(
     (tmp_path / "decode.py").write_text(RETURNED.format(key=key, added=added), encoding="utf-8")
     findings = [one for one in scan_paths([tmp_path], Config(root=tmp_path)).findings if one.code == "GS713"]
     assert [one.message.split("`")[1] for one in findings] == lacks
+
+
+OPTIONS = """\
+import torch
+
+LANGUAGES = {{"en": 0, "de": 1}}
+
+
+class EncoderGraph:
+    def __init__(self, model, size, language, stream):
+        self.x = torch.zeros(size, 8, device="cuda")
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.y = model(self.x, language)
+
+
+class Transcriber:
+    def __init__(self, model, stream):
+        self.model, self.stream = model, stream
+        self.graphs = {{}}
+
+    def entry(self, size, language):
+        key = {key}
+        if key not in self.graphs:
+            self.graphs[key] = EncoderGraph(self.model, size, {given}, self.stream)
+        return self.graphs[key]
+
+    def __call__(self, x, language):
+        entry = self.entry(x.shape[0], language)
+        entry.x.copy_(x)
+        entry.graph.replay()
+        return entry.y.clone()
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "given", "lacks"),
+    [
+        ("size", "LANGUAGES[language]", ["language"]),
+        ("(size, language)", "LANGUAGES[language]", []),
+        ("size", "self.weights[language]", []),
+        ("size", "LANGUAGES['en']", []),
+    ],
+)
+def test_an_option_from_a_table_that_a_captured_constructor_takes(
+    tmp_path: Path, key: str, given: str, lacks: list[str]
+) -> None:
+    (tmp_path / "speech.py").write_text(OPTIONS.format(key=key, given=given), encoding="utf-8")
+    findings = [one for one in scan_paths([tmp_path], Config(root=tmp_path)).findings if one.code == "GS713"]
+    assert [one.message.split("`")[1] for one in findings] == lacks

@@ -18,6 +18,7 @@ from graphsafe.scan.symbols.index import FunctionFacts, dotted
 
 Functions = Mapping[str, Function]
 _KINDS = ("Event", "Stream")
+_INIT = ".__init__"
 """Classes of torch whose objects have a method `record` or `synchronize`. A runner may have methods with these names
 too."""
 
@@ -86,7 +87,11 @@ def with_captures(found: Tables) -> Iterator[tuple[str, Function, Functions]]:
         cls = class_of(found, name)
         if cls not in of_class:
             by_last = {one.rpartition(".")[2]: node for one, node in reversed(functions.items())}
-            of_class[cls] = _capturing_in({**by_last, **meant_in(found, cls)}, _events(found.tree))
+            # A call of a class runs its constructor.
+            made = {
+                one[: -len(_INIT)].rpartition(".")[2]: node for one, node in functions.items() if one.endswith(_INIT)
+            }
+            of_class[cls] = _capturing_in({**by_last, **made, **meant_in(found, cls)}, _events(found.tree))
         yield name, function, of_class[cls]
 
 

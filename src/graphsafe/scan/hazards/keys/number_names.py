@@ -33,6 +33,8 @@ class NumberNames:
     "Names of fields and parameters that are numbers or strings wherever the file declares them."
     passed: Mapping[Function, Set[str]]
     "Function -> its parameters for which calls in the file pass only numbers, and different ones."
+    tables: Set[str] = frozenset()
+    "Global names of dicts, lists and tuples that contain only numbers and strings."
 
     def parameters_of(self, function: Function) -> Set[str]:
         """Return the parameters of a function that are numbers, options or strings."""
@@ -44,7 +46,15 @@ NO_NUMBERS = NumberNames(frozenset(), {})
 
 @memoize_on_node
 def numbers_in(tree: ast.Module) -> NumberNames:
-    return NumberNames(_fields(tree), _passed(tree))
+    return NumberNames(_fields(tree), _passed(tree), frozenset(_tables(tree)))
+
+
+def _tables(tree: ast.Module) -> Iterator[str]:
+    for made in (one for one in tree.body if isinstance(one, ast.Assign)):
+        value = made.value
+        values = value.values if isinstance(value, ast.Dict) else getattr(value, "elts", ())
+        if values and all(isinstance(one, ast.Constant) and isinstance(one.value, (int, float, str)) for one in values):
+            yield from (target.id for target in made.targets if isinstance(target, ast.Name))
 
 
 def declared(function: Function) -> Set[str]:
