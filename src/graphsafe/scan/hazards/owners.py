@@ -18,7 +18,6 @@ from graphsafe.scan.symbols.index import FunctionFacts, dotted
 
 Functions = Mapping[str, Function]
 _KINDS = ("Event", "Stream")
-_INIT = ".__init__"
 """Classes of torch whose objects have a method `record` or `synchronize`. A runner may have methods with these names
 too."""
 
@@ -87,12 +86,16 @@ def with_captures(found: Tables) -> Iterator[tuple[str, Function, Functions]]:
         cls = class_of(found, name)
         if cls not in of_class:
             by_last = {one.rpartition(".")[2]: node for one, node in reversed(functions.items())}
-            # A call of a class runs its constructor.
-            made = {
-                one[: -len(_INIT)].rpartition(".")[2]: node for one, node in functions.items() if one.endswith(_INIT)
-            }
+            made = _constructors(functions)
             of_class[cls] = _capturing_in({**by_last, **made, **meant_in(found, cls)}, _events(found.tree))
         yield name, function, of_class[cls]
+
+
+def _constructors(functions: Functions) -> Functions:
+    """Return the constructors by the last parts of the names of their classes, because a call of a class runs its
+    constructor."""
+    pairs = ((name.rpartition("."), node) for name, node in functions.items())
+    return {cls.rpartition(".")[2]: node for (cls, _, method), node in pairs if method == "__init__"}
 
 
 def _capturing_in(by_last: Functions, events: Set[str]) -> Functions:

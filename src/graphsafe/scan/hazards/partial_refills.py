@@ -175,12 +175,13 @@ def _ends(index: ast.expr) -> list[ast.expr]:
 
 def _has_end(index: ast.expr) -> bool:
     """Return whether a slice may end before the buffer ends: `[:n]`, `[0, :n]`."""
-    slices = (part for part in elements(index) if isinstance(part, ast.Slice))
-    return any(part.upper is not None and part.lower is None for part in slices)
+    return any(map(_ends_early, elements(index)))
 
 
 def _is_of_columns(index: ast.expr) -> bool:
     """Return whether a slice with an end selects columns: `[:, :n]`, `[..., :n]`, `[0, :n]`, `[:n, :length]`."""
-    return any(
-        isinstance(part, ast.Slice) and part.upper is not None and part.lower is None for part in elements(index)[1:]
-    )
+    return any(map(_ends_early, elements(index)[1:]))
+
+
+def _ends_early(part: ast.expr) -> bool:
+    return isinstance(part, ast.Slice) and part.upper is not None and part.lower is None

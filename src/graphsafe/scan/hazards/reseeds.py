@@ -30,6 +30,9 @@ def lines(found: Tables) -> Iterator[Line]:
     constructors = {name.rpartition(".")[0]: one for name, one, _ in found.functions if name.endswith(".__init__")}
     for name, function, _ in found.functions:
         calls = own(function, ast.Call)
+        seeds = [call for call in calls if called_name(call) in _SEEDS and len(call.args) == 1]
+        if not seeds:
+            continue
         constructor = constructors.get(name.rpartition(".")[0])
         held = _objects_made(constructor) if constructor is not None else {}
         objects = {**{one: cls for one, cls in held.items() if one.startswith("self.")}, **_objects_made(function)}
@@ -38,9 +41,7 @@ def lines(found: Tables) -> Iterator[Line]:
             for call in calls
             if is_plain_replay(call) or _own_name(call) in methods or _full_name(call, objects) in replaying
         ]
-        for call in calls if replays else ():
-            if called_name(call) not in _SEEDS or len(call.args) != 1:
-                continue
+        for call in seeds if replays else ():
             parents = parents_in(function)
             later = [replay for replay in replays if replay.lineno > call.lineno]
             loops = [shared_loop(call, replay, parents) for replay in later]

@@ -22,15 +22,15 @@ def derived_by(method: Function) -> Mapping[str, frozenset[str]]:
     found: dict[str, frozenset[str]] = {}
     pairs = [(made, [made.value]) for made in own(method, ast.Assign)]
     for node, given in [*pairs, *((call, call.args[:1]) for call in own(method, ast.Call))]:
-        target = written(node)
-        if target is None or not given or attribute_of(target, "self") is None or not isinstance(target, ast.Attribute):
+        name = attribute_of(written(node), "self")
+        if name is None or not given:
             continue
         if not all(_computes(call.func) for call in inside(given[0], ast.Call)):
             continue
         read = [one for one in read_for_values(given[0]) if isinstance(one, ast.Attribute)]
-        sources = {text for one in read if (text := attribute_of(one, "self")) is not None} - {target.attr}
+        sources = {text for one in read if (text := attribute_of(one, "self")) is not None} - {name}
         if sources and any(isinstance(one, (ast.BinOp, ast.Call)) for one in ast.walk(given[0])):
-            found[target.attr] = frozenset(sources)
+            found[name] = frozenset(sources)
     return found
 
 

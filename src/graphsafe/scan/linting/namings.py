@@ -17,7 +17,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
-from graphsafe.scan.roots.candidate_files import NEAR_TOP
+from graphsafe.scan.roots.candidate_files import NEAR_TOP, depth_of
 from graphsafe.scan.roots.loop_roots import IS_RUN
 from graphsafe.scan.sources.documents import Documents, any_contains
 from graphsafe.scan.sources.node_memo import memoize_method
@@ -235,10 +235,9 @@ class Namings:
         near the top of the project, or if other code imports it as a whole: `from shop.layers import *`, `from shop
         import layers`."""
         folder = os.path.dirname(init)
-        around = [one for one in os.path.relpath(folder, self._top).split(os.sep) if one not in (".", "src")]
         name = os.path.basename(folder).encode()
         whole = re.compile(_AS_A_WHOLE.replace(b"NAME", re.escape(name)), re.M)
-        return len(around) <= NEAR_TOP or any(
+        return depth_of(init, self._top) <= NEAR_TOP or any(
             whole.search(data, start, end) is not None
             for other in self._naming
             if name in (data := self._files.data(other) or b"")

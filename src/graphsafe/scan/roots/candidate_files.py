@@ -153,6 +153,11 @@ def root_patterns(config: Config, rulebook: Rulebook) -> RootPatterns:
     )
 
 
+def depth_of(path: str, top: str) -> int:
+    """Return the number of folders between the top of the project and a file. A folder `src` does not count."""
+    return sum(one != "src" for one in Path(os.path.relpath(path, top)).parts[:-1])
+
+
 def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_patterns: RootPatterns) -> Candidates:
     """Choose the files that may lead to the `wanted` files. Files that cannot be opened become problems of `files`."""
     # If the wanted files are few, only the files that lead to them are read.
@@ -203,8 +208,7 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
     by_rank = any(True for _ in _with(packages, files, _may_choose_by_rank))
 
     def exports(path: str) -> bool:
-        folders = [one for one in Path(os.path.relpath(path, top)).parts[:-1] if one != "src"]
-        is_near_top = os.path.basename(path) == "__init__.py" and 0 < len(folders) <= NEAR_TOP
+        is_near_top = os.path.basename(path) == "__init__.py" and 0 < depth_of(path, top) <= NEAR_TOP
         return is_near_top and _EXPORTING.search(files.data(path) or b"") is not None
 
     shows_uses = bool(scripts) or any(map(exports, files.names))

@@ -44,33 +44,25 @@ def all_bound(frame: Frame, name: str) -> Sequence[ast.expr | None]:
 def _bindings(function: Definition) -> Mapping[str, Sequence[tuple[int, ast.expr | None]]]:
     """Return the lines that bind each local name, in their order, with the bound expressions. The expression is None if
     a line only unpacks a value: `h, c = cell(x)`."""
-    found: dict[str, list[tuple[int, ast.expr | None]]] = {
-        name: [(one.lineno, one.value) for one in nodes] for name, nodes in _assignments(function).items()
-    }
-    for inner in statements_within(function):
-        if not isinstance(inner, ast.Assign):
-            continue
-        values = inner.value.elts if isinstance(inner.value, (ast.Tuple, ast.List)) else []
-        for target in inner.targets:
-            parts = target.elts if isinstance(target, (ast.Tuple, ast.List)) else []
-            for part, value in zip(parts, values if len(values) == len(parts) else repeat(None), strict=False):
-                if isinstance(part, ast.Name):
-                    found.setdefault(part.id, []).append((inner.lineno, value))
-    return {name: sorted(bound, key=lambda one: one[0]) for name, bound in found.items()}
-
-
-@memoize_on_node
-def _assignments(function: Definition) -> Mapping[str, Sequence[ast.Assign | ast.AnnAssign]]:
-    """Return the assignments to each local name."""
-    found: dict[str, list[ast.Assign | ast.AnnAssign]] = {}
+    found: dict[str, list[tuple[int, ast.expr | None]]] = {}
     for inner in statements_within(function):
         targets = inner.targets if isinstance(inner, ast.Assign) else []
         if isinstance(inner, ast.AnnAssign) and inner.value is not None:
             targets = [inner.target]
         for target in targets:
-            if isinstance(target, ast.Name):
-                found.setdefault(target.id, []).append(inner)  # type: ignore[arg-type]
-    return found
+            for part, value in _pairs(target, inner.value):  # type: ignore[attr-defined]
+                if isinstance(part, ast.Name):
+                    found.setdefault(part.id, []).append((inner.lineno, value))
+    return {name: sorted(bound, key=lambda one: one[0]) for name, bound in found.items()}
+
+
+def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr | None]]:
+    """Yield the parts of a target with their expressions, or None if the source does not show an expression."""
+    if not isinstance(target, (ast.Tuple, ast.List)):
+        yield target, value
+        return
+    values = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
+    yield from zip(target.elts, values if len(values) == len(target.elts) else repeat(None), strict=False)
 
 
 def identified_by(frame: Frame, key: ast.expr) -> Iterator[ast.expr]:

@@ -172,8 +172,8 @@ def _is_other_tensor(write: Write) -> bool:
 def _elements(write: Write) -> Value:
     """Return the common element of a dict, such as a batch, that replaces another dict. Return any other value as it
     is."""
-    is_replaced = type(write.value) is Dict and type(write.before) is Dict and not write.keyed
-    return write.value.elem if is_replaced and type(write.value) is Dict else write.value
+    new = write.value
+    return new.elem if type(new) is Dict and type(write.before) is Dict and not write.keyed else new
 
 
 def _tensor(write: Write, log: StateLog, graphs: Graphs) -> Event | None:

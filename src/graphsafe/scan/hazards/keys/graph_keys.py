@@ -240,8 +240,8 @@ def _frozen(
     found: dict[str, Set[str]] = {name: {name} for name in names if name in numbers.parameters_of(function) | options}
     taken = numbers.parameters_of(made) | _used_as_numbers(made)
     for value, parameter in matched(call, made):
-        is_option = isinstance(value, ast.Subscript) and place(value.value) in numbers.tables
-        text = place(value.slice) if is_option and isinstance(value, ast.Subscript) else place(value)
+        option = value.slice if isinstance(value, ast.Subscript) and place(value.value) in numbers.tables else None
+        text = place(option or value)
         if text is None:
             continue
         # If the parameter has no annotation, the file may declare its name, or the name of the passed attribute, as a
@@ -249,7 +249,7 @@ def _frozen(
         is_field = parameter.arg in numbers.fields or (
             isinstance(value, ast.Attribute) and value.attr in numbers.fields
         )
-        if is_option or parameter.arg in taken or (parameter.annotation is None and is_field):
+        if option is not None or parameter.arg in taken or (parameter.annotation is None and is_field):
             sources = {one for one in names_in(value, function, unique) if head(one) in given or one in switched}
             # The key must contain `request.size` itself; `request` alone is not enough.
             found[text] = {

@@ -16,7 +16,7 @@ WAITS = frozenset(("wait_stream", "wait_event", "wait"))
 RECORDS = frozenset(("record", "record_event"))
 _ON_HOST = frozenset(("len", "int", "float", "range", "tuple", "list", "dict", "time.time"))
 "Functions whose results are values of the host."
-_ATTRIBUTE = re.compile(r"self\.(\w+)(\[.*\])?$")
+ATTRIBUTE = re.compile(r"self\.(\w+)(\[.*\])?$")
 
 
 class SideBlock:
@@ -140,7 +140,7 @@ class SideBlock:
         return {text for text in map(self._text, recorded) if self._is_unheard(text)}
 
     def _is_unheard(self, event: str) -> bool:
-        attribute = _ATTRIBUTE.fullmatch(event)
+        attribute = ATTRIBUTE.fullmatch(event)
         if not event.isidentifier() and (attribute is None or attribute[2]):
             return False
         within = slice(self._function.lineno - 1, self._function.end_lineno)

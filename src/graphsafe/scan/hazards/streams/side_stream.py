@@ -21,12 +21,11 @@ from graphsafe.scan.hazards.graph_syntax import (
     written,
 )
 from graphsafe.scan.hazards.owners import functions_of, may_be_one_object, may_hold_object
-from graphsafe.scan.hazards.streams.side_block import RECORDS, WAITS, SideBlock
+from graphsafe.scan.hazards.streams.side_block import ATTRIBUTE, RECORDS, WAITS, SideBlock
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import parameters
 from graphsafe.scan.symbols.index import dotted
 
-_ATTRIBUTE = re.compile(r"self\.(\w+)(\[.*\])?$")
 _TAKES = WAITS | RECORDS | {"stream", "record_stream"}
 "Calls that take a stream as an argument but do not store it."
 _STREAMS = frozenset(("current_stream", "default_stream", "CUstream"))
@@ -140,7 +139,7 @@ def _waits_elsewhere(frame: Frame, function: Function, stream: str) -> bool:
     for _, other in functions_of(frame, frame.path):
         for alias in _aliases(other, stream):
             named |= {number for number in _span(other) & waiting - near if re.search(_word(alias), lines[number - 1])}
-    attribute = _ATTRIBUTE.match(stream)
+    attribute = ATTRIBUTE.match(stream)
     if attribute is not None:
         # Code that uses the object may wait for its stream: `main.wait_stream(layer.side)`.
         held = re.compile(rf"(?<!\bself)\.{attribute[1]}(?!\w)")
@@ -192,7 +191,7 @@ def _span(node: ast.stmt) -> set[int]:
 def _is_shared(frame: Frame, function: Function, stream: str) -> bool:
     """Return whether other code may use the stream, because the stream is not made here or is passed on. Other code is
     code outside the object or, for a local name, outside the function."""
-    attribute = _ATTRIBUTE.match(stream)
+    attribute = ATTRIBUTE.match(stream)
     if attribute is not None and frame.owner is not None:
         # the functions of the file whose `self` may be the object whose method is being read
         known = [
