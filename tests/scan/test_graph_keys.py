@@ -447,3 +447,54 @@ def test_an_option_from_a_table_that_a_captured_constructor_takes(
     (tmp_path / "speech.py").write_text(OPTIONS.format(key=key, given=given), encoding="utf-8")
     findings = [one for one in scan_paths([tmp_path], Config(root=tmp_path)).findings if one.code == "GS713"]
     assert [one.message.split("`")[1] for one in findings] == lacks
+
+
+VOCODER = """\
+import torch
+
+
+class Buckets:
+    def __init__(self, vocoder, stream):
+        self.vocoder, self.stream = vocoder, stream
+        self.recorded = {}
+
+    def get(self, frames, noise_scale):
+        if frames not in self.recorded:
+            self.recorded[frames] = self.record(frames, noise_scale)
+        return self.recorded[frames]
+
+    def record(self, frames, noise_scale):
+        mel = torch.zeros(1, 80, frames, device="cuda")
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=self.stream):
+            audio = self.vocoder(mel, noise_scale)
+        return graph, mel, audio
+"""
+CHUNK = """\
+from dataclasses import dataclass
+
+from buckets import Buckets
+
+
+@dataclass
+class Chunk:
+    frames: int
+    noise_scale: {kind} = 0.1
+
+
+def serve(buckets: Buckets, chunks: list[Chunk]):
+    for chunk in chunks:
+        graph, mel, audio = buckets.get(chunk.frames, chunk.noise_scale)
+        mel.zero_()
+        graph.replay()
+"""
+
+
+@pytest.mark.parametrize(("kind", "lacks"), [("float", ["noise_scale"]), ("object", [])])
+def test_a_field_of_another_file_shows_that_an_argument_is_a_number(
+    tmp_path: Path, kind: str, lacks: list[str]
+) -> None:
+    (tmp_path / "buckets.py").write_text(VOCODER, encoding="utf-8")
+    (tmp_path / "serve.py").write_text(CHUNK.format(kind=kind), encoding="utf-8")
+    findings = [one for one in scan_paths([tmp_path], Config(root=tmp_path)).findings if one.code == "GS713"]
+    assert [one.message.split("`")[1] for one in findings] == lacks

@@ -49,3 +49,140 @@ class Stream:
 def test_the_rest_of_an_input_counts(scan: Scan, fills: str, returned: str, filled: set[str]) -> None:
     found = scan(STREAM.format(fills=fills.replace("; ", "\n        "), returned=returned))
     assert {line for code, line in found if code == "GS708" and "[" in line} == filled
+
+
+TRAINER = """
+class Trainer:
+    def __init__(self, model, device):
+        self.model = model
+        self.ids = torch.zeros(8, 17, dtype=torch.long, device=device)
+        self.labels = torch.zeros(8, 17, dtype=torch.long, device=device)
+        self.weights = torch.zeros(8, device=device)
+
+    def step(self):
+        loss = self.model(self.ids[:, :-1], self.labels, self.weights).sum()
+        {ends}
+        return loss
+
+    def capture(self, stream):
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.loss = self.step()
+
+    def fit(self, batches):
+        for ids, labels in batches:
+            n = ids.shape[0]
+            {fills}
+            self.graph.replay()
+"""
+BOTH = "self.ids[:n].copy_(ids); self.labels[:n].copy_(labels)"
+
+
+@pytest.mark.parametrize(
+    ("ends", "fills", "filled"),
+    [
+        ("loss.backward()", BOTH, {"self.ids[:n].copy_(ids)", "self.labels[:n].copy_(labels)"}),
+        # Without gradients, the caller may drop the rows of padding.
+        ("pass", BOTH, set()),
+        # Another input tells the graph which rows count.
+        ("loss.backward()", f"self.labels.fill_(-100); {BOTH}", set()),
+        ("loss.backward()", f"{BOTH}; self.weights.copy_(torch.arange(8) < n)", set()),
+        # A loop over the inputs is read as its lines.
+        (
+            "loss.backward()",
+            "for static, new in ((self.ids, ids), (self.labels, labels)): static[:n].copy_(new)",
+            {"for static, new in ((self.ids, ids), (self.labels, labels)): static[:n].copy_(new)"},
+        ),
+        (
+            "loss.backward()",
+            "for static, new in zip((self.ids, self.labels), (ids, labels)): static.copy_(new)",
+            set(),
+        ),
+    ],
+)
+def test_all_rows_count_in_training(scan: Scan, ends: str, fills: str, filled: set[str]) -> None:
+    found = scan(TRAINER.format(ends=ends, fills=fills.replace("; ", "\n            ")))
+    assert {line for code, line in found if code == "GS708" and "[" in line} == filled
+
+
+SAMPLER = """
+class Sampler:
+    def __init__(self, encode, model, device):
+        self.encode, self.model = encode, model
+        self.cond = torch.zeros(1, 24, device=device)
+        self.uncond = torch.zeros(1, 24, device=device)
+        self.latent = torch.zeros(1, 24, device=device)
+
+    def capture(self, stream):
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.latent.add_(self.model(torch.cat([self.cond, self.uncond])))
+
+    def load(self, prompt, negative):
+        cond = self.encode(prompt)
+        {computed}
+        self.cond.copy_(cond)
+        return cond
+
+    def sample(self, prompt, negative):
+        self.load(prompt, negative)
+        self.graph.replay()
+        {after}
+        return self.latent.clone()
+"""
+
+
+@pytest.mark.parametrize(
+    ("computed", "after", "missed"),
+    [
+        ("uncond = self.encode(negative)", "pass", {"self.cond.copy_(cond)"}),
+        ("uncond = self.encode(negative); self.uncond.copy_(uncond)", "pass", set()),
+        ("uncond = self.encode(negative)", "self.uncond.copy_(self.encode(negative))", set()),
+        ("pass", "pass", set()),
+    ],
+)
+def test_a_value_that_is_computed_but_never_copied(scan: Scan, computed: str, after: str, missed: set[str]) -> None:
+    found = scan(SAMPLER.format(computed=computed.replace("; ", "\n        "), after=after))
+    assert {line for code, line in found if code == "GS708"} == missed
+
+
+COPIES = """
+class Denoiser:
+    def __init__(self, net):
+        self.net = net
+        self.entries = {{}}
+
+    def build(self, z, cond, uncond):
+        bufs = {copies}
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = self.net(**bufs)
+        return graph, bufs, out
+
+    def __call__(self, z, cond, uncond):
+        key = tuple(z.shape)
+        if key not in self.entries:
+            self.entries[key] = self.build(z, cond, uncond)
+        graph, bufs, out = self.entries[key]
+        {fills}
+        graph.replay()
+        return out.clone()
+"""
+CLONES = "dict(z=z.clone(), cond=cond.clone(), uncond=uncond.clone())"
+FILLED = 'bufs["z"].copy_(z); bufs["cond"].copy_(cond)'
+
+
+@pytest.mark.parametrize(
+    ("copies", "fills", "missed"),
+    [
+        (CLONES, FILLED, {"graph.replay()"}),
+        ('{"z": z.clone(), "cond": cond.clone(), "uncond": uncond.clone()}', FILLED, {"graph.replay()"}),
+        (CLONES, f'{FILLED}; bufs["uncond"].copy_(uncond)', set()),
+        (CLONES, f"{FILLED}; self.fill(bufs, uncond)", set()),
+    ],
+)
+def test_a_copy_of_an_argument_that_later_calls_leave_out(
+    scan: Scan, copies: str, fills: str, missed: set[str]
+) -> None:
+    found = scan(COPIES.format(copies=copies, fills=fills.replace("; ", "\n        ")))
+    assert {line for code, line in found if code == "GS708"} == missed

@@ -52,7 +52,7 @@ class GraphTensors:
     updated: set[str] = field(default_factory=set)
     "Tensors that captures write in place. Every replay changes them."
     parts: set[str] = field(default_factory=set)
-    "Inputs that captures read through views: `self.ids[:n]`."
+    "Inputs of which captures read parts of variable size: `self.ids[:n]`."
     spread: set[str] = field(default_factory=set)
     "Inputs that calls in captures unpack: `model(*self.inputs)`."
     blocks: list[CaptureBlock] = field(default_factory=list)
@@ -118,6 +118,8 @@ class Tables:
     tree: ast.Module = field(default_factory=lambda: ast.Module([], []))
     imported: Mapping[str, frozenset[int] | None] = field(default_factory=dict)
     "The methods of imported classes that return a graph's outputs (outputs/givers.py)."
+    number_fields: Set[str] = frozenset()
+    "Fields of the project's classes that are always numbers (keys/number_names.py)."
 
     @property
     def by_name(self) -> dict[str, Function]:
@@ -249,7 +251,7 @@ def note_captured(found: GraphTensors, block: Code) -> None:
             text = viewed(value)
             if text is not None and head(text) not in local:
                 found.inputs.add(text)
-                if place(value) is None:
+                if any(map(_is_variable, inside(value, ast.Slice))):
                     found.parts.add(text)
         if isinstance(inner, ast.Call):  # `model(*self.inputs)`, `model(**self.inputs)`
             spread = [value.value for value in inner.args if isinstance(value, ast.Starred)]
@@ -259,6 +261,11 @@ def note_captured(found: GraphTensors, block: Code) -> None:
         found.outputs.update(text for text in bound if text is not None and head(text) not in local)
         found.updated.update(text for text in _changed_by(inner) if head(text) not in local)
     found.inputs -= found.outputs
+
+
+def _is_variable(part: ast.Slice) -> bool:
+    """Return whether a slice ends at a number that is not written in the code: `x[:n]`, but not `x[:4]` or `x[:-1]`."""
+    return part.upper is not None and bool([*inside(part.upper, ast.Name), *inside(part.upper, ast.Attribute)])
 
 
 def _read_by(node: ast.AST) -> list[ast.expr]:

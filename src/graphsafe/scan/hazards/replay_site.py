@@ -36,6 +36,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     called_name,
     captures_in,
     entry,
+    functions_in,
     head,
     is_host,
     is_plain_replay,
@@ -50,12 +51,13 @@ from graphsafe.scan.hazards.graph_syntax import (
     stored_names,
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings, tables
+from graphsafe.scan.hazards.inputs.partial_refills import PartialRefills
 from graphsafe.scan.hazards.keys import captured_rounds, first_arguments, graph_keys
+from graphsafe.scan.hazards.keys.number_names import number_fields
 from graphsafe.scan.hazards.outputs import kept_outputs
 from graphsafe.scan.hazards.outputs.givers import Parts, imported_methods
 from graphsafe.scan.hazards.outputs.kept_outputs import HANDS_OUT
 from graphsafe.scan.hazards.outputs.kept_values import KEEPS, put, shown
-from graphsafe.scan.hazards.partial_refills import PartialRefills
 from graphsafe.scan.hazards.same_objects import spelled_out
 from graphsafe.scan.hazards.streams import copy_streams
 from graphsafe.scan.sources.node_memo import inside
@@ -81,14 +83,15 @@ def events(
     module: str,
     helpers: handed_tensors.Helpers = MappingProxyType({}),
     runners: Mapping[str, Parts] = MappingProxyType({}),
+    number_fields: Set[str] = frozenset(),
 ) -> Iterator[tuple[str, Event]]:
     """Yield the event of each line that conflicts with a capture or replay, with the qualified name of its function.
     `helpers` are imported functions that capture. `runners` are methods of imported classes that return a graph's
-    outputs.
+    outputs. `number_fields` are fields that are numbers in all classes of the project.
     """
     measures = bool(MEASURES.search(module.rpartition(".")[2]))
     found = tables(tree)
-    found.imported = runners
+    found.imported, found.number_fields = runners, number_fields
     kept_graphs.note(found)
     handed_tensors.note(found, {**helpers, **handed_tensors.own_helpers(found)})
     methods = frozenset(name.rpartition(".")[2] for name, _, _ in found.functions if "." in name)
@@ -130,7 +133,9 @@ def placed_events(project: Project, path: str) -> dict[Place, Event]:
         return {}
     tree = spelled_out(parse(project.files.source(path).text))
     helpers, runners = dict(_imported_helpers(project, path)), imported_methods(project, path)
-    return _placed(path, events(tree, file.module, helpers, runners))
+    captures = any(map(captures_in, functions_in(tree)))
+    fields = number_fields(project.files) if captures else frozenset[str]()
+    return _placed(path, events(tree, file.module, helpers, runners, fields))
 
 
 def _imported_helpers(project: Project, path: str) -> Iterator[tuple[str, Function]]:
@@ -188,6 +193,7 @@ class _Site:
         self._spread = seen(lambda known: set(filter(known.is_display, known.spread)))
         self._outputs = seen(lambda known: known.outputs)
         self._overwritten = seen(lambda known: known.overwritten)
+        self._trains = any(called_name(call) == "backward" for known in captured for call in known.captured_calls)
         self._captures = [one for known in captured for one in (*known.blocks, *known.handing)]
         self._parents = parents_in(function)
         self._own = [function, *self._parents]
@@ -216,7 +222,9 @@ class _Site:
                 yield from self._rebound(node)
             if isinstance(node, (ast.Assign, ast.Call)):
                 yield from self._kept(node)
-        partly = PartialRefills(self._function, self._inputs, self._parts, self._overwritten, self._before_replay)
+        partly = PartialRefills(
+            self._function, self._inputs, self._parts, self._overwritten, self._before_replay, self._trains
+        )
         yield from (_event("AttrWrite", "partial-refresh", node, text, how) for node, text, how in partly.found())
         yield from self._carried()
         yield from self._waits()

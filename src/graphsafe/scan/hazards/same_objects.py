@@ -33,6 +33,7 @@ from graphsafe.scan.hazards.graph_tensors import bindings
 from graphsafe.scan.sources.named_lambdas import as_functions
 from graphsafe.scan.sources.node_memo import children, inside, memoize_on_node
 from graphsafe.scan.sources.tree_copies import with_changes
+from graphsafe.scan.sources.unrolled_loops import unrolled
 from graphsafe.scan.symbols.index import dotted, elements
 
 _NESTED = ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda
@@ -175,8 +176,9 @@ def _owners(node: ast.expr) -> Iterator[str]:
 def spelled_out(tree: ast.Module) -> ast.Module:
     """Return the file's tree, or a copy in which some names are replaced. In the copy, `self.x` replaces each local
     name that stands for it, and `torch.cuda.graph` replaces the file's own context managers that capture. All nodes
-    keep their positions. Lambdas with a name are read as functions first (named_lambdas.py)."""
-    usual = as_functions(tree)
+    keep their positions. Lambdas with a name are read as functions first (named_lambdas.py), and short loops over
+    attributes are unrolled (unrolled_loops.py)."""
+    usual = unrolled(as_functions(tree))
     return _spelled_out(usual) or usual
 
 

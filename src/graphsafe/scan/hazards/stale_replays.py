@@ -19,7 +19,6 @@ from graphsafe.scan.hazards.graph_syntax import (
     called_name,
     calls_in,
     following,
-    head,
     is_host,
     is_plain_replay,
     loop_around,
@@ -32,11 +31,11 @@ from graphsafe.scan.hazards.graph_syntax import (
     written,
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, targets
+from graphsafe.scan.hazards.inputs import not_refreshed
 from graphsafe.scan.hazards.keys import bucket_inputs
 from graphsafe.scan.hazards.outputs import awaited, fed_back, kept_again, kept_outputs
-from graphsafe.scan.hazards.owners import class_of, of_one_object
 from graphsafe.scan.sources.node_memo import inside
-from graphsafe.scan.symbols.blocks import matched, parameters
+from graphsafe.scan.symbols.blocks import matched
 from graphsafe.scan.symbols.index import dotted, elements
 
 VIEWS = frozenset(
@@ -62,9 +61,10 @@ def lines(found: Tables) -> Iterator[Line]:
             refreshed = bucket_inputs.names(table, table.functions[name], keys)
             yield from _derived_before(table, name, around[name], makers, refreshed)
         yield from _read_before_replay(table)
-        yield from _never_refreshed(found, table)
+        yield from not_refreshed.lines(found, table)
         yield from _copied_once(table)
         yield from fed_back.lines(table)
+    yield from not_refreshed.copies_left_out(found)
     yield from kept_outputs.lines(found)
     yield from awaited.lines(found)
     yield from kept_again.lines(found)
@@ -225,95 +225,6 @@ def _copied_once(table: GraphTensors) -> Iterator[Line]:
                 used_here = {one for one in inside(step.value, ast.Name) if one.id == name}
                 if name in given and read == used_here and (used_here or isinstance(step, ast.AugAssign)):
                     yield Line(function, "copied-once", step, given[name])
-
-
-def _never_refreshed(found: Tables, table: GraphTensors) -> Iterator[Line]:
-    """Yield replays that miss a new value of an input. The function has a parameter with the name of an input, such as
-    `lens` for `self.lens`. No line writes into this input, although the function fills other inputs from its
-    parameters."""
-    functions = sorted(table.replaying - table.capturing - table.preparing)
-    written_to = {_end(text) for text in _written_in(found, class_of(found, functions[0]))} if functions else set()
-    for function in functions:
-        node = table.functions[function]
-        nodes = [inner for _, inner in own_nodes(node)]
-        replay = next(filter(is_plain_replay, nodes))
-        for name in bucket_inputs.left_out(found, table, node):
-            if _end(name) not in written_to:
-                yield Line(function, "not-refreshed", replay, name)
-        if table.scope is None and any(viewed(part) in table.inputs for part in map(written, nodes) if part):
-            yield from (Line(function, "not-refreshed", replay, name) for name in _ignored(table, node, written_to))
-        # Other callers may leave out an argument that has a default.
-        optional = len(node.args.defaults)
-        required = [*node.args.posonlyargs, *node.args.args]
-        given = {one.arg for one in required[: len(required) - optional]} - _used_for_values(node)
-        filled = {name for name in table.inputs if function in [where for where, _ in table.filled.get(name, ())]}
-        filled = {name for name in filled if _end(name) in {one.arg for one in parameters(node)}}
-        for name in sorted(table.inputs - table.overwritten - table.filled.keys()) if filled else ():
-            made = table.bound.get(name, ())
-            is_tensor = any(makes_tensor(one.value) for _, one in made) or any(
-                head(name) == "self" and name.partition("[")[0] == other.partition("[")[0] for other in filled
-            )
-            if not is_tensor or _end(name) not in given - written_to:
-                continue
-            if all(where in table.preparing for where, _ in made):
-                yield Line(function, "not-refreshed", replay, name)
-
-
-def _ignored(table: GraphTensors, function: Function, written_to: Set[str]) -> Iterator[str]:
-    """Yield inputs of a stored graph for which the function has an unused parameter of a similar name: `slots` for
-    `slot` in `graph, ids, slot = self.graphs[n]`."""
-    used = {one.id for one in inside(function, ast.Name)}
-    unused = {one.arg for one in parameters(function)} - used - {"self", "cls"}
-    for name in sorted(table.inputs):
-        if {_end(name), f"{_end(name)}s", _end(name).removesuffix("s")} & unused and _end(name) not in written_to:
-            yield name
-
-
-def _end(name: str) -> str:
-    """Return the attribute or the key at the end of a name: `lens` for `self.lens` and for `self.buf['lens']`."""
-    return name.rpartition("[")[2].strip("']") if name.endswith("']") else name.rpartition(".")[2]
-
-
-def _written_in(found: Tables, cls: str) -> Iterator[str]:
-    """Yield the names of the tensors into which a file writes. Tensors that an unrelated class makes for itself are
-    left out."""
-    related = of_one_object(found, cls)
-    others: dict[str, list[ast.AST]] = {}
-    for name, function, _ in found.functions if cls else ():
-        owner = class_of(found, name)
-        if owner and owner not in related:
-            others.setdefault(owner, []).extend(node for _, node in own_nodes(function))
-    made = {owner: _made_in(nodes) for owner, nodes in others.items()}
-    apart = {id(node) for owner, nodes in others.items() for node in nodes if _text_written(node) in made[owner]}
-    yield from (text for node in ast.walk(found.tree) if (text := _text_written(node)) and id(node) not in apart)
-
-
-def _text_written(node: ast.AST) -> str | None:
-    """Return the name of the tensor into which a line writes."""
-    target = written(node)
-    text = viewed(target) if target is not None else None
-    is_fill = isinstance(node, ast.Call) or (target is not None and text != place(target))
-    return text if is_fill else None
-
-
-def _made_in(nodes: Sequence[ast.AST]) -> Set[str]:
-    """Return the attributes of `self` to which the methods of a class assign only tensors that they make."""
-    made = [node for node in nodes if isinstance(node, ast.Assign)]
-    bound = [(text, node.value) for node in made for one in targets(node) if (text := place(one)) is not None]
-    others = {text for text, value in bound if not makes_tensor(value)}
-    return {text for text, _ in bound if text.startswith("self.")} - others
-
-
-def _used_for_values(function: Function) -> set[str]:
-    """Return the names whose values a function reads. A read of the shape or type alone is ignored, as in
-    `lens.shape[0]` and `len(lens)`."""
-    form = {
-        id(node.value)
-        for node in inside(function, ast.Attribute)
-        if node.attr in ("shape", "size", "dtype", "device", "ndim", "numel")
-    }
-    form |= {id(one) for call in inside(function, ast.Call) if dotted(call.func) == "len" for one in call.args}
-    return {one.id for one in inside(function, ast.Name) if isinstance(one.ctx, ast.Load) and id(one) not in form}
 
 
 def _read_before_replay(table: GraphTensors) -> Iterator[Line]:

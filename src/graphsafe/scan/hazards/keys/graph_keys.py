@@ -10,6 +10,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 
 from graphsafe.scan.hazards.graph_syntax import (
     Function,
@@ -42,6 +43,7 @@ def lines(found: Tables) -> Iterator[Line]:
     functions = found.by_name
     callers = [*with_captures(found)]
     numbers = numbers_in(found.tree) if callers else NO_NUMBERS
+    numbers = replace(numbers, fields=numbers.fields | found.number_fields)
     for name, function, capturing in callers:
         yield from _lacking(name, function, capturing, functions, numbers)
         yield from _lacking_where_stored(name, function, capturing, functions, numbers)
@@ -244,8 +246,8 @@ def _frozen(
         text = place(option or value)
         if text is None:
             continue
-        # If the parameter has no annotation, the file may declare its name, or the name of the passed attribute, as a
-        # number elsewhere.
+        # If the parameter has no annotation, other code may declare its name, or the name of the passed attribute, as a
+        # number.
         is_field = parameter.arg in numbers.fields or (
             isinstance(value, ast.Attribute) and value.attr in numbers.fields
         )

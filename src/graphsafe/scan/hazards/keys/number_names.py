@@ -7,6 +7,7 @@ number if the file only ever passes values such as `len(tokens)` or the variable
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from graphsafe.scan.hazards.graph_tensors import bindings
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.blocks import matched, parameters, with_defaults
 from graphsafe.scan.symbols.index import dotted, elements
+from graphsafe.scan.symbols.project_files import Files
 
 _COUNTS = frozenset("len int float round ord".split())
 "Functions whose result is a number of the host."
@@ -47,6 +49,24 @@ NO_NUMBERS = NumberNames(frozenset(), {})
 @memoize_on_node
 def numbers_in(tree: ast.Module) -> NumberNames:
     return NumberNames(_fields(tree), _passed(tree), frozenset(_tables(tree)))
+
+
+_FIELD = re.compile(rb"^    (\w+): ([\w.]+)", re.M)
+"Matches a field with an annotation in the body of a class."
+
+
+def number_fields(files: Files) -> Set[str]:
+    """Return the names of fields that are numbers, options or strings in every class of the project that declares
+    them."""
+
+    def made() -> Set[str]:
+        kinds: dict[bytes, set[bytes]] = defaultdict(set)
+        for path in files.names:
+            for name, kind in _FIELD.findall(files.data(path) or b""):
+                kinds[name].add(kind)
+        return {name.decode() for name, kind in kinds.items() if kind <= {b"int", b"float", b"bool", b"str"}}
+
+    return files.table("fields that are numbers", made)
 
 
 def _tables(tree: ast.Module) -> Iterator[str]:

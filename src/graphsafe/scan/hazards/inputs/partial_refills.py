@@ -42,14 +42,16 @@ class PartialRefills:
         parts: Set[str],
         outputs: Set[str],
         is_before_replay: Callable[[ast.Assign | ast.Call], bool],
+        trains: bool,
     ) -> None:
-        """`parts` are inputs that captures read through views. `is_before_replay` tells whether a replay follows a
-        line, with no capture in between."""
+        """`parts` are inputs of which captures read parts of variable size. `is_before_replay` tells whether a replay
+        follows a line, with no capture in between. `trains` is true if a capture computes gradients."""
         self._function = function
         self._inputs = inputs
         self._parts = parts
         self._outputs = outputs
         self._is_before_replay = is_before_replay
+        self._trains = trains
         self._parents = parents_in(function)
         self._own = [function, *self._parents]
         self._replays = [*filter(is_plain_replay, own(function, ast.Call))]
@@ -86,16 +88,27 @@ class PartialRefills:
 
         A model mixes the columns of a row, such as the times of a signal, unless another input tells it their number. A
         mask is such an input, so a mask whose columns are filled only in part never hides what it once showed. The rows
-        are mixed if the host reads an output as one number. If there is one row (`self.x[0, :n]`) and the function
+        are mixed if the host reads an output as one number, or if the graph computes gradients and no other input can
+        tell it which rows count. If there is one row (`self.x[0, :n]`) and the function
         keeps as many columns of the output, the columns may be tokens, which are rows to a model.
         """
         name = (place(target.value) or "").rpartition(".")[2].rpartition("[")[2]
         if _is_of_columns(target.slice):
             filled = {name for name in self._filled_names() if _TELLS_LENGTH.search(name)}
             return bool(_MASK.search(name)) or not (filled or self._are_tokens(target.slice))
+        if self._trains and not self._tells_rows():
+            return True
         later = [one for one in own(self._function, ast.Call) if one.lineno > target.lineno]
         numbers = [one.func.value for one in later if isinstance(one.func, ast.Attribute) and one.func.attr == "item"]
         return any(viewed(value) in self._outputs for value in numbers)
+
+    def _tells_rows(self) -> bool:
+        """Return whether an input may tell the graph which rows count, by its name or because it is filled as a
+        whole. Labels are such an input: `self.labels.fill_(-100)`."""
+        targets = [target for node in self._own if isinstance(node, ast.Call) and (target := written(node)) is not None]
+        names = {place(target.value if isinstance(target, ast.Subscript) else target) for target in targets}
+        whole = {place(target) for target in targets if not isinstance(target, ast.Subscript)}
+        return bool(whole & self._inputs) or any(_TELLS_LENGTH.search(name) for name in names & self._inputs if name)
 
     def _are_tokens(self, index: ast.expr) -> bool:
         """Return whether a slice selects columns of one row, and the function reads an output up to the same end:
