@@ -131,12 +131,6 @@ class Tables:
         return sum(qualified.rpartition(".")[2] == name for qualified, _, _ in self.functions)
 
 
-def tables(tree: ast.Module) -> Tables:
-    found = Tables(tree=tree)
-    _of_scope(tree.body, "", [], found)
-    return found
-
-
 def class_table(tree: ast.Module, name: str) -> GraphTensors | None:
     """Return the table of a class by its qualified name, or None if the class captures nothing."""
     body: Iterable[ast.stmt] = tree.body
@@ -148,7 +142,9 @@ def class_table(tree: ast.Module, name: str) -> GraphTensors | None:
     return table if table is not None and table.blocks else None
 
 
-def _of_scope(body: Iterable[ast.stmt], prefix: str, shared: list[GraphTensors], found: Tables) -> None:
+def note_tables(body: Iterable[ast.stmt], prefix: str, shared: list[GraphTensors], found: Tables) -> None:
+    """Add the tables of the classes and functions that a body defines. `shared` are the tables of the names around the
+    body."""
     for node in _definitions(body):
         table = _table(node, f"{prefix}{node.name}")
         if table.blocks and (table.inputs or table.outputs):
@@ -156,7 +152,7 @@ def _of_scope(body: Iterable[ast.stmt], prefix: str, shared: list[GraphTensors],
         visible = [table] if isinstance(node, ast.ClassDef) else [table, *shared]
         if not isinstance(node, ast.ClassDef):
             found.functions.append((f"{prefix}{node.name}", node, visible))
-        _of_scope(node.body, f"{prefix}{node.name}.", visible, found)
+        note_tables(node.body, f"{prefix}{node.name}.", visible, found)
 
 
 def _definitions(body: Iterable[ast.stmt]) -> Iterator[Function | ast.ClassDef]:
@@ -320,7 +316,7 @@ def _functions(scope: Function | ast.ClassDef, name: str) -> Iterator[tuple[str,
             if isinstance(scope, ast.ClassDef):
                 yield f"{name}.{inner.name}", inner
             else:
-                yield from _functions(inner, f"{name}.{inner.name}")
+                yield from _functions(inner, f"{name}.{inner.name}".removeprefix("."))
 
 
 def _filled(function: Function) -> Iterator[str]:

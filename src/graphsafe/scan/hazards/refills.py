@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from graphsafe.scan.domain.values import Tensor
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards.graph_syntax import Function, called_name, own_nodes
-from graphsafe.scan.hazards.graph_tensors import tables
+from graphsafe.scan.hazards.module_tensors import tables
 from graphsafe.scan.hazards.owners import functions_of, may_hold_object
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.sources.source import parse

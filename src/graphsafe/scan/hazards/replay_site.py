@@ -50,10 +50,11 @@ from graphsafe.scan.hazards.graph_syntax import (
     shared_loop,
     stored_names,
 )
-from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings, tables
+from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings
 from graphsafe.scan.hazards.inputs.partial_refills import PartialRefills
 from graphsafe.scan.hazards.keys import captured_rounds, first_arguments, graph_keys
 from graphsafe.scan.hazards.keys.number_names import number_fields
+from graphsafe.scan.hazards.module_tensors import tables
 from graphsafe.scan.hazards.outputs import kept_outputs
 from graphsafe.scan.hazards.outputs.givers import Parts, imported_methods
 from graphsafe.scan.hazards.outputs.kept_outputs import HANDS_OUT

@@ -11,6 +11,8 @@ from graphsafe.report.model import Confidence
 from graphsafe.scan.hazards.graph_syntax import (
     Function,
     ancestors,
+    arguments_of,
+    called_name,
     is_plain_replay,
     own,
     parents_in,
@@ -100,7 +102,7 @@ class PartialRefills:
             return True
         later = [one for one in own(self._function, ast.Call) if one.lineno > target.lineno]
         numbers = [one.func.value for one in later if isinstance(one.func, ast.Attribute) and one.func.attr == "item"]
-        return any(viewed(value) in self._outputs for value in numbers)
+        return any(viewed(value) in self._outputs or _reduced(value) in self._outputs for value in numbers)
 
     def _tells_rows(self) -> bool:
         """Return whether an input may tell the graph which rows count, by its name or because it is filled as a
@@ -180,6 +182,14 @@ class PartialRefills:
             if isinstance(target, ast.Subscript) and place(target.value) == text and not _has_end(target.slice):
                 return True
         return False
+
+
+def _reduced(value: ast.expr) -> str | None:
+    """Return the tensor from whose elements an expression computes one number: `self.y` for `self.y.mean()`."""
+    is_reduction = isinstance(value, ast.Call) and called_name(value) in ("sum", "mean", "amax", "amin", "norm")
+    if not is_reduction or not isinstance(value, ast.Call) or arguments_of(value):
+        return None
+    return place(value.func.value) if isinstance(value.func, ast.Attribute) else None
 
 
 def _ends(index: ast.expr) -> list[ast.expr]:

@@ -21,7 +21,8 @@ from graphsafe.scan.hazards.graph_syntax import (
     place,
     viewed,
 )
-from graphsafe.scan.hazards.graph_tensors import Tables, tables
+from graphsafe.scan.hazards.graph_tensors import Tables
+from graphsafe.scan.hazards.module_tensors import tables
 from graphsafe.scan.hazards.same_objects import spelled_out
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.sources.source import parse
