@@ -643,3 +643,61 @@ class Server:
 def test_weights_from_which_the_graphs_weight_was_merged(scan: Scan, change: str, is_told: bool) -> None:
     found = scan(MERGED.format(change=change))
     assert any(code == "GS712" for code, _ in found) is is_told
+
+
+TRAINER = """
+class System:
+    def step(self, batch, mode):
+        loss, scores = self.model.forward(batch.cuda())
+        if mode == "train":
+            {training}
+        return loss.item()
+"""
+
+
+@pytest.mark.parametrize(
+    ("training", "level"), [("loss.backward(); self.optimizer.step()", "warning"), ("self.total += 1", "error")]
+)
+def test_the_step_of_a_trainer_is_around_the_model(tmp_path: Path, training: str, level: str) -> None:
+    (tmp_path / "system.py").write_text("import torch\n" + TRAINER.format(training=training), encoding="utf-8")
+    found = scan_paths([tmp_path], Config(root=tmp_path)).findings
+    assert {one.level for one in found if one.code == "GS101"} == {level}
+
+
+def test_a_comparison_with_a_list_reads_no_element(scan: Scan) -> None:
+    found = scan(
+        """
+        class Decoder(nn.Module):
+            def forward(self, x):
+                scores = []
+                for k in range(3):
+                    scores = torch.softmax(x, -1) if scores == [] else torch.cat([scores, x])
+                return scores
+        """
+    )
+    assert [code for code, _ in found if code == "GS102"] == []
+
+
+def test_only_code_around_a_graph_reads_its_output(scan: Scan) -> None:
+    found = scan(
+        """
+        class Sim:
+            def __init__(self, stream):
+                self.v = torch.zeros(8, 3, device="cuda")
+                self.advance()
+                self.graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(self.graph, stream=stream):
+                    self.advance()
+
+            def advance(self):
+                self.v.mul_(0.9)
+                self.energy = self.v.square().sum()
+
+            def run(self, steps):
+                for k in range(steps):
+                    self.graph.replay()
+                    if self.energy.item() > 100:
+                        self.v.mul_(0.5)
+        """
+    )
+    assert [one for one in found if one[0] == "GS703"] == []

@@ -93,6 +93,11 @@ class GraphTensors:
         return self.outputs | self.updated
 
     @property
+    def is_of_module(self) -> bool:
+        """Whether this is the table of the module's global names (module_tensors.py)."""
+        return isinstance(self.scope, ast.FunctionDef) and not self.scope.name
+
+    @property
     def numbers(self) -> Set[str]:
         """The names that some line outside captures binds to a number."""
         return {name for name, lines in self.bound.items() if any(is_number(made.value) for _, made in lines)}

@@ -35,7 +35,7 @@ _MAKES = tuple(
 def lines(found: Tables) -> Iterator[Line]:
     for table in found.all:
         for name in sorted(table.capturing - table.replaying):
-            if not isinstance(table.scope, ast.ClassDef):
+            if not isinstance(table.scope, ast.ClassDef) and not table.is_of_module:
                 makers = meant_in(found, class_of(found, name))
                 yield from _in_function(name, table, makers)
 

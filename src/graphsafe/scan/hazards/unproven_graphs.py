@@ -31,7 +31,8 @@ MAKES = re.compile(r"torch\.(rand\w*|ones\w*|zeros\w*|full\w*|empty\w*|arange|li
 def lines(found: Tables) -> Iterator[tuple[str, str, ast.expr]]:
     """For each unproven graph, yield the function, the kind of fault and the expression."""
     for name, function, _ in found.functions:
-        for item in _never_replayed(function):
+        # Another file may import and replay a graph with a global name.
+        for item in _never_replayed(function) if name else ():
             yield name, "never-replayed", item
         for call in (part for node in own(function, ast.Expr) for part in elements(node.value)):
             if isinstance(call, ast.Call) and makes_graphs(call):

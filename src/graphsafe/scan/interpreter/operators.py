@@ -215,14 +215,15 @@ def _compare_pair(frame: Frame, node: ast.Compare, op: ast.cmpop, left: Value, r
 
 
 def _compared_with_tensor(frame: Frame, node: ast.Compare, left: Value, right: Value) -> Value:
-    """Return the result of a comparison with a tensor: a mask, or a bool if the other side is None or a string."""
+    """Return the result of a comparison with a tensor: a mask, or a bool if the other side is None, a string or a
+    list."""
     (lt, l_certain), (rt, r_certain) = as_tensor(left), as_tensor(right)
     if lt is not None and rt is not None:
         return elementwise((lt, rt), "bool")
     tensor, certain, other = (lt, l_certain, right) if lt is not None else (rt, r_certain, left)
     assert tensor is not None
-    if type(other) is NoneValue or type_of(other) == "str":
-        return BOOL
+    if type(other) in (NoneValue, Sequence) or type_of(other) == "str":
+        return BOOL  # `tensor == []` compares no elements: the result is False
     frame.use_number(other, "operand", node)
     mask = replace(elementwise((tensor,), "bool"), step=tensor.step or depends_on_step(other))
     return mask if certain else join(mask, BOOL)

@@ -167,7 +167,7 @@ class Linter:
 
     def _events(self, paths: Container[str], regions: Regions) -> Iterable[tuple[Place, Event]]:
         record, candidates = self._record, self._candidates
-        for place, event in chain(record.events.items(), across_steps.events(record.state)):
+        for place, event in chain(record.events.items(), across_steps.events(record.state, regions.is_held)):
             if event.how == "outgrown" and regions.recaptures(place.ref, event.span[0]):
                 continue
             chosen = event.how == "literal-device" and event.level == "warning" and candidates.chooses_device

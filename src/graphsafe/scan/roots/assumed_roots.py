@@ -6,10 +6,10 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from graphsafe.scan.domain.record import PASSING_HOOK
+from graphsafe.scan.domain.record import LOOP, PASSING_HOOK
 from graphsafe.scan.domain.values import Instance, RuntimeObject, Value, as_tensor, options
 from graphsafe.scan.execution.frame import Engine
-from graphsafe.scan.hazards.graph_syntax import LOOPS, MEASURES, Function, calls_in
+from graphsafe.scan.hazards.graph_syntax import LOOPS, MEASURES, Function, calls_in, own
 from graphsafe.scan.interpreter.calls import training_closures
 from graphsafe.scan.interpreter.calls.decorators import makes_function
 from graphsafe.scan.interpreter.calls.handed_to_loops import loopers_in
@@ -17,6 +17,7 @@ from graphsafe.scan.interpreter.calls.hooks import forward_hook_reason, hooks_in
 from graphsafe.scan.roots.hot_roots import COLD_NAMES, MEASURING, METRIC, HotnessRules, is_beside_modules
 from graphsafe.scan.roots.public_functions import is_public, works_on_tensors
 from graphsafe.scan.roots.registered_functions import entries_of, may_register, operators_of
+from graphsafe.scan.roots.step_calls import strength_of
 from graphsafe.scan.roots.tensor_arguments import takes_tensors
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import attribute_of, parameters
@@ -238,7 +239,7 @@ class _Forms:
             on_host = (
                 self._is_of_other_library(cls) or self._turns_environment(facts, cls) or self._sets_rates(facts, cls)
             )
-            return HOST_STEP if on_host else STEP
+            return LOOP if self._trains_model(facts) else HOST_STEP if on_host else STEP
         if is_module and self._calls_parts(facts, cls):
             return PARTS_CALLER
         # Engines choose among the entry points of a backend: `forward`, `forward_decode`, `forward_sparse`.
@@ -331,6 +332,13 @@ class _Forms:
             return not project.derives(cls, _OPTIMIZER_BASES)
         lines = project.files.source(self._file.path).lines_of(facts.line, facts.end_line)
         return any(_ENVIRONMENT.search(line) is not None for line in lines)
+
+    def _trains_model(self, facts: FunctionFacts) -> bool:
+        """Return whether a method runs a model and its backward pass, as the step of a trainer does. Users capture the
+        model, not the whole method."""
+        calls = own(node, ast.Call) if (node := self._node(facts)) is not None else []
+        strengths = {strength_of(call) for call in calls}
+        return strengths >= {"trains", "runs"}
 
     def _works_on_parameter_groups(self, cls: str) -> bool:
         found = self._engine.project.class_facts(cls)

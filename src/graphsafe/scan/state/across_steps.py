@@ -6,7 +6,7 @@ The events depend only on the state log. Each event is at the line that writes t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from graphsafe.report.model import Confidence, Level
 from graphsafe.scan.domain.events import Event, plainness
@@ -39,8 +39,8 @@ def placed(write: Write, event: Event) -> tuple[Place, Event]:
     return Place(write.path, write.function, event.span, event.kind, event.how), event
 
 
-def events(log: StateLog) -> Iterator[tuple[Place, Event]]:
-    """Yield the events, at most one per place.
+def events(log: StateLog, is_held: Callable[[str], bool]) -> Iterator[tuple[Place, Event]]:
+    """Yield the events, at most one per place. `is_held` tells whether a graph of the project contains a function.
 
     If a place has several causes, the most precise one is used. If several calls lead to the place, the most certain
     event is yielded.
@@ -60,7 +60,7 @@ def events(log: StateLog) -> Iterator[tuple[Place, Event]]:
                 or lazy_init(write, flow, log)
                 or cached(write)
                 or host_state(write, flow, log)
-                or (None if write.key in lazy and not write.reads_self else rebound(write, flow, log))
+                or (None if write.key in lazy and not write.reads_self else rebound(write, flow, log, is_held))
             )
             if event is not None:
                 found.append((write, event))
@@ -256,9 +256,16 @@ def _is_increment(use: Use, write: Write) -> bool:
     return is_count and use.kind == "operand" and use.place == (write.key, write.path, write.span[0])
 
 
-def rebound(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
+def rebound(write: Write, flow: StateFlow, log: StateLog, is_held: Callable[[str], bool]) -> Event | None:
     """Return the event for an attribute that gets a new tensor in each step. The graph keeps the address of the old
     tensor."""
+    reads = log.readers.get(write.key, ())
+    if (
+        is_held(write.ref)
+        and reads
+        and not (write.reads_self or any(one.captured or is_held(one.ref) for one in reads))
+    ):
+        return None  # an output of the graph, which only code around the graph reads
     if (write.keyed and not write.reads_self) or write.lazy or write.borrowed or write.rare or write.settled:
         return None
     if _replaces_object(write) and write.place in log.read_before:
