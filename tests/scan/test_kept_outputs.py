@@ -583,3 +583,78 @@ def drive(stack, batches):
     return kept
 """
     assert _lines_told(tmp_path, text, "# here") == found
+
+
+MADE = """
+def graphed(fn, example, stream):
+    static = example.clone()
+    fn(static)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        out = fn(static)
+
+    def replay(x):
+        static.copy_(x)
+        graph.replay()
+        return {returned}
+
+    return replay
+
+
+class Filter:
+    def __init__(self, fn, stream):
+        self.step = graphed(fn, torch.zeros(4, device="cuda"), stream)
+
+    def run(self, xs):
+        means = []
+        for x in xs:
+            mean = self.step(x)
+            means.append(mean)
+        return torch.stack(means)
+"""
+
+
+@pytest.mark.parametrize(("returned", "kept"), [("out", True), ("out.clone()", False)])
+def test_a_function_that_another_function_makes(scan: Scan, returned: str, kept: bool) -> None:
+    found = scan(MADE.format(returned=returned))
+    assert (("GS706", "means.append(mean)") in found) is kept
+
+
+HOLDER = """
+from types import SimpleNamespace
+
+
+def build(model, stream):
+    s = SimpleNamespace()
+    s.x = torch.zeros(8, 4, device="cuda")
+    model(s.x)
+    s.graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(s.graph, stream=stream):
+        s.y = model(s.x)
+    return s
+
+
+def serve(model, stream, batches):
+    s = build(model, stream)
+    kept = []
+    for batch in batches:
+        {fill}
+        s.graph.replay()
+        kept.append({held})
+    return kept
+"""
+
+
+@pytest.mark.parametrize(
+    ("fill", "held", "told"),
+    [
+        ("s.x.copy_(batch)", "s.y", {("GS706", "kept.append(s.y)")}),
+        ("s.x = batch", "s.y.clone()", {("GS707", "s.x = batch")}),
+        ("s.x.copy_(batch)", "s.y.clone()", set()),
+    ],
+)
+def test_an_object_that_gets_its_tensors_one_by_one(
+    scan: Scan, fill: str, held: str, told: set[tuple[str, str]]
+) -> None:
+    found = scan(HOLDER.format(fill=fill, held=held))
+    assert {one for one in found if one[0].startswith("GS7")} == told

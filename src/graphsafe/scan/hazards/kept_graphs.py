@@ -71,6 +71,13 @@ def _made(function: Function, known: list[GraphTensors], fields: Mapping[str, Ma
         return
     inputs = set().union(*(table.inputs for table in known))
     outputs = set().union(*(table.outputs for table in known))
+    for text in sorted(graphs):
+        holder, _, name = text.rpartition(".")
+        if holder and not text.startswith("self."):
+            # An object that gets its graph and its tensors one by one: `s.graph = CUDAGraph()`, `s.y = model(s.x)`.
+            read, written = _attributes(holder, inputs - {text}), _attributes(holder, outputs)
+            if read or written:
+                yield Bundle("attribute", 0, name, read, written)
     for _, node in own_nodes(function):
         kind, parts = _parts(node, fields)
         roles = {key: place(part) for key, part in parts.items()}
@@ -80,6 +87,11 @@ def _made(function: Function, known: list[GraphTensors], fields: Mapping[str, Ma
             written = frozenset(key for key, text in roles.items() if text in outputs)
             if read or written:
                 yield Bundle(kind, len(parts), graph, read, written)
+
+
+def _attributes(holder: str, names: Set[str]) -> frozenset[Key]:
+    """Return the attributes of an object that are among these names: `x` for `s.x`."""
+    return frozenset(name.rpartition(".")[2] for name in names if name.rpartition(".")[0] == holder)
 
 
 def _parts(node: ast.AST, fields: Mapping[str, Mapping[Key, str]]) -> tuple[str, Mapping[Key, ast.expr]]:

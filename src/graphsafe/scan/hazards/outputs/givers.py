@@ -133,6 +133,7 @@ def names_of(found: Tables, giving: Mapping[str, Given]) -> dict[str, str]:
         if name.startswith(_GRAPHED) or found.functions_called(end_of(name)) == 1
     }
     names.update(called_objects(found, giving))
+    names.update(_made_functions(found, giving))
     methods = {name for name in giving if "." in name and name not in names.values() and not name.startswith(_GRAPHED)}
     ends = {end_of(name) for name in methods}
     known = methods | {name for name, _, _ in found.functions if end_of(name) in ends}
@@ -144,6 +145,24 @@ def names_of(found: Tables, giving: Mapping[str, Given]) -> dict[str, str]:
         if not others:
             names.update({f"{held}.{end_of(name)}": name for name in methods if name.rpartition(".")[0] == cls})
     return names
+
+
+def _made_functions(found: Tables, giving: Mapping[str, Given]) -> Iterator[tuple[str, str]]:
+    """Yield the names of functions that another function makes, each with the inner function that it returns:
+    `self.step = graphed(fn, x)` for `def graphed(fn, x): …; return replay`."""
+    functions = found.by_name
+    makers = {
+        end_of(maker): name
+        for name in giving
+        if (maker := name.rpartition(".")[0]) in functions
+        and any(place(one.value) == end_of(name) for one in own(functions[maker], ast.Return) if one.value is not None)
+    }
+    for node in inside(found.tree, ast.Assign) if makers else ():
+        made = makers.get(called_name(node.value)) if isinstance(node.value, ast.Call) else None
+        for target in node.targets if made is not None else ():
+            name = end_of(dotted(target) or "")
+            if name and not found.functions_called(name):
+                yield name, made or ""
 
 
 def source_of(call: ast.Call, names: Mapping[str, str]) -> str | None:
