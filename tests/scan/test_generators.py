@@ -86,3 +86,26 @@ def test_a_step_on_arrays(tmp_path: Path, imports: str, draw: str, found: bool) 
     (tmp_path / "policy.py").write_text(text, encoding="utf-8")
     findings = scan_paths([tmp_path], Config(root=tmp_path)).findings
     assert any(one.code == "GS504" and one.level != "note" for one in findings) is found
+
+
+@pytest.mark.parametrize(("device", "found"), [("", True), (", device=x.device", False)])
+def test_a_draw_on_the_device_of_a_tensor(scan: Scan, device: str, found: bool) -> None:
+    """A script that runs the step on the host does not show that captures draw on the host."""
+    lines = scan(
+        f"""
+        class Learner:
+            def __init__(self, device):
+                self.w = torch.zeros(4, device=device)
+
+            def step(self, x):
+                return self.w + x * torch.rand(4{device})
+
+        def main():
+            learner = Learner("cpu")
+            for _ in range(50):
+                learner.step(torch.rand(4))
+
+        main()
+        """
+    )
+    assert any(code == "GS504" for code, _ in lines) is found

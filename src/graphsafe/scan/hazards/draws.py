@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from graphsafe.scan.domain.record import Record
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.hazards.graph_syntax import Function, called_name, own
+from graphsafe.scan.hazards.graph_syntax import Function, called_name, own, place
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node, source_text
 from graphsafe.scan.symbols.blocks import parameters
 from graphsafe.scan.symbols.index import FunctionFacts, dotted
@@ -78,6 +78,13 @@ def is_for_arrays(frame: Frame, node: ast.Call) -> bool:
     returns = frame.node.returns if frame.node is not None else None
     _, *after = _ARRAY.split(ast.unparse(returns)) if returns is not None else [""]
     return bool(after) and "Tensor" not in after[-1]
+
+
+def follows_tensor(node: ast.Call) -> bool:
+    """Return whether a call draws on the device of a tensor: `torch.rand(n, device=x.device)`. If one caller has its
+    tensors on the host, another caller may have them on a device, and only the latter is captured."""
+    given = next((keyword.value for keyword in node.keywords if keyword.arg == "device"), None)
+    return isinstance(given, ast.Attribute) and given.attr == "device" and place(given) != "self.device"
 
 
 def is_seeded(frame: Frame) -> bool:

@@ -22,6 +22,6 @@ def around(frame: Frame, kind: EventKind, how: str, node: ast.AST) -> tuple[str 
     if guard is None and how == "host-random" and isinstance(node, ast.Call):
         if draws.only_in_training(frame, node):
             guard = draws.IN_TRAINING
-        elif draws.is_for_arrays(frame, node) or draws.is_seeded(frame):
+        elif draws.is_for_arrays(frame, node) or draws.is_seeded(frame) or draws.follows_tensor(node):
             doubtful = True
     return guard, once, doubtful
