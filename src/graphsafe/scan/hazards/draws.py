@@ -25,7 +25,8 @@ REGISTERED = re.compile(r"register_generator_state(?<=\bregister_generator_state
 
 def is_registered(frame: Frame, node: ast.Call) -> bool:
     """Return whether graphs know the generator that a call draws from. Graphs know the device's default generator, and
-    each generator that this file passes to `register_generator_state`."""
+    each generator that this file passes to `register_generator_state`. They also know a generator of another object, if
+    some file passes an attribute of its name."""
     given = next((keyword.value for keyword in node.keywords if keyword.arg == "generator"), None)
     if given is None:
         return False
@@ -34,6 +35,10 @@ def is_registered(frame: Frame, node: ast.Call) -> bool:
         return True
     name = text.rpartition(".")[2]
     known = [one for one in frame.project.files.search(frame.path, REGISTERED) if one.rpartition(".")[2] == name]
+    if not known and "." in text and not text.startswith("self."):
+        # The generator belongs to an object that another file may know: `s.generator`.
+        elsewhere = re.compile(rf"register_generator_state\([\w.\[\]]*\.{re.escape(name)}\)".encode())
+        return frame.project.files.any_contains(frame.path, elsewhere, b"register_generator_state")
     if not known or frame.owner is None or text != f"self.{name}":
         return bool(known)
     holders = [*_holders(frame, name)]

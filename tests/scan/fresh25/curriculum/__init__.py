@@ -1,0 +1,1 @@
+"""Curriculum training of a sequence regressor with micro-batches: python -m curriculum.train"""

@@ -1,0 +1,1 @@
+"""Evolution strategies with restarts of growing populations: python -m evo_search.search"""
