@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from graphsafe.scan.domain.record import Record
 from graphsafe.scan.execution.frame import Frame
@@ -21,13 +21,14 @@ ONCE = re.compile(r"(main|build|setup)\w*$|.*\.__init__$")
 TRAINING = re.compile(r"(?<!not self)\.training\b")
 _ARRAY = re.compile(r"\b(?:ndarray|NDArray)\b")
 REGISTERED = re.compile(r"register_generator_state(?<=\bregister_generator_state)\(\s*([\w.\[\]]+)")
+_REGISTERED_ATTRIBUTE = re.compile(rb"register_generator_state\([\w.\[\]]*\.(\w+)\)")
 
 
 def is_registered(frame: Frame, node: ast.Call) -> bool:
     """Return whether graphs know the generator that a call draws from. Graphs know the device's default generator, and
     each generator that this file passes to `register_generator_state`. They also know a generator of another object, if
     some file passes an attribute of its name."""
-    given = next((keyword.value for keyword in node.keywords if keyword.arg == "generator"), None)
+    given = _given_as(node, "generator")
     if given is None:
         return False
     text = ast.unparse(given)
@@ -37,14 +38,24 @@ def is_registered(frame: Frame, node: ast.Call) -> bool:
     known = [one for one in frame.project.files.search(frame.path, REGISTERED) if one.rpartition(".")[2] == name]
     if not known and "." in text and not text.startswith("self."):
         # The generator belongs to an object that another file may know: `s.generator`.
-        elsewhere = re.compile(rf"register_generator_state\([\w.\[\]]*\.{re.escape(name)}\)".encode())
-        return frame.project.files.any_contains(frame.path, elsewhere, b"register_generator_state")
+        return name in frame.project.files.found_by("registered generators", _registered_in)
     if not known or frame.owner is None or text != f"self.{name}":
         return bool(known)
     holders = [*_holders(frame, name)]
     mro = frame.project.mro
     related = (cls is None or cls in mro(frame.owner) or frame.owner in mro(cls) for cls in holders)
     return len(holders) < len(known) or any(related)
+
+
+def _registered_in(data: bytes) -> Iterable[tuple[str, str]]:
+    """Return the attributes that hold the generators which a file passes to `register_generator_state`."""
+    found = _REGISTERED_ATTRIBUTE.findall(data) if b"register_generator_state" in data else ()
+    return [(name.decode(), "") for name in found]
+
+
+def _given_as(node: ast.Call, name: str) -> ast.expr | None:
+    """Return the argument that a call passes by this keyword, or None."""
+    return next((keyword.value for keyword in node.keywords if keyword.arg == name), None)
 
 
 def _holders(frame: Frame, name: str) -> Iterator[str | None]:
@@ -88,7 +99,7 @@ def is_for_arrays(frame: Frame, node: ast.Call) -> bool:
 def follows_tensor(node: ast.Call) -> bool:
     """Return whether a call draws on the device of a tensor: `torch.rand(n, device=x.device)`. If one caller has its
     tensors on the host, another caller may have them on a device, and only the latter is captured."""
-    given = next((keyword.value for keyword in node.keywords if keyword.arg == "device"), None)
+    given = _given_as(node, "device")
     return isinstance(given, ast.Attribute) and given.attr == "device" and place(given) != "self.device"
 
 

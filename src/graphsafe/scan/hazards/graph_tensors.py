@@ -266,7 +266,7 @@ def note_captured(found: GraphTensors, block: Code) -> None:
 
 def _is_variable(part: ast.Slice) -> bool:
     """Return whether a slice ends at a number that is not written in the code: `x[:n]`, but not `x[:4]` or `x[:-1]`."""
-    return part.upper is not None and bool([*inside(part.upper, ast.Name), *inside(part.upper, ast.Attribute)])
+    return part.upper is not None and bool(inside(part.upper, ast.Name))
 
 
 def _read_by(node: ast.AST) -> list[ast.expr]:

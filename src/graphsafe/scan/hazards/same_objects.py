@@ -32,7 +32,7 @@ from graphsafe.scan.hazards.graph_syntax import (
 from graphsafe.scan.hazards.graph_tensors import bindings
 from graphsafe.scan.sources.named_lambdas import as_functions
 from graphsafe.scan.sources.node_memo import children, inside, memoize_on_node
-from graphsafe.scan.sources.tree_copies import with_changes
+from graphsafe.scan.sources.tree_copies import moved, with_changes
 from graphsafe.scan.sources.unrolled_loops import unrolled
 from graphsafe.scan.symbols.index import dotted, elements
 
@@ -209,10 +209,7 @@ def _own_captures(tree: ast.Module) -> Iterator[ast.expr]:
 
 def _placed(text: str, name: ast.AST) -> ast.expr:
     """Return the syntax tree of a place, with the position of a name."""
-    code = ast.parse(text, mode="eval").body
-    for inner in ast.walk(code):
-        if isinstance(inner, ast.expr):
-            ast.copy_location(inner, name)
+    code = moved(ast.parse(text, mode="eval").body, name)
     code.ctx = name.ctx  # type: ignore[attr-defined]
     return code
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
+
+Node = TypeVar("Node", bound=ast.AST)
+
+
+def moved(code: Node, to: ast.AST) -> Node:
+    """Give a node and all nodes in it the position of another node. Return the node."""
+    for inner in ast.walk(code):
+        ast.copy_location(inner, to)
+    return code
 
 
 def with_changes(value: Any, change: Callable[[ast.AST], ast.AST | None]) -> Any:

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
-from graphsafe.scan.sources.tree_copies import with_changes
+from graphsafe.scan.sources.tree_copies import Node, moved, with_changes
 
-Node = TypeVar("Node", bound=ast.AST)
 _MOST = 8
 "The largest number of elements of a loop that is unrolled."
 
@@ -67,10 +66,7 @@ def _places(pairs: Iterable[tuple[ast.expr, ast.expr]]) -> Iterator[tuple[str, a
 def _copy(node: Node, names: Mapping[str, ast.expr]) -> Node:
     """Return a copy of a node in which expressions replace names. They get the positions of the names."""
     if isinstance(node, ast.Name) and node.id in names:
-        meant = _copy(names[node.id], {})
-        for inner in ast.walk(meant):
-            ast.copy_location(inner, node)
-        return cast(Node, meant)
+        return cast(Node, moved(_copy(names[node.id], {}), node))
     fields = {name: _copy_part(part, names) for name, part in ast.iter_fields(node)}
     return ast.copy_location(type(node)(**fields), node)
 

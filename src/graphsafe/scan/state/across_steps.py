@@ -259,13 +259,8 @@ def _is_increment(use: Use, write: Write) -> bool:
 def rebound(write: Write, flow: StateFlow, log: StateLog, is_held: Callable[[str], bool]) -> Event | None:
     """Return the event for an attribute that gets a new tensor in each step. The graph keeps the address of the old
     tensor."""
-    reads = log.readers.get(write.key, ())
-    if (
-        is_held(write.ref)
-        and reads
-        and not (write.reads_self or any(one.captured or is_held(one.ref) for one in reads))
-    ):
-        return None  # an output of the graph, which only code around the graph reads
+    if _is_output(write, log, is_held):
+        return None
     if (write.keyed and not write.reads_self) or write.lazy or write.borrowed or write.rare or write.settled:
         return None
     if _replaces_object(write) and write.place in log.read_before:
@@ -292,6 +287,14 @@ def rebound(write: Write, flow: StateFlow, log: StateLog, is_held: Callable[[str
     is_swapped = tensor.attr not in (None, write.key) and (tensor.attr, write.key) in flow.taken
     how = "swapped" if is_swapped else "rebound"
     return event_of(write, "AttrWrite", how, confidence, "error" if read_first else "warning")
+
+
+def _is_output(write: Write, log: StateLog, is_held: Callable[[str], bool]) -> bool:
+    """Return whether a graph makes the new tensor, and only code around the graph reads it."""
+    reads = log.readers.get(write.key)
+    if not reads or write.reads_self or not is_held(write.ref):
+        return False
+    return not any(one.captured or is_held(one.ref) for one in reads)
 
 
 def event_of(

@@ -74,19 +74,21 @@ def _computed_in_vain(table: GraphTensors, function: str, written_to: Set[str]) 
     """Yield the line that fills an input in a function that computes the value of another input too, but copies it
     nowhere: `cond, uncond = encode(a), encode(b)`, and then only `self.cond.copy_(cond)`."""
     node = table.functions[function]
-    nodes = [inner for _, inner in own_nodes(node)]
-    variables = stored_names(nodes)
-    copied = {
-        place(to): call
-        for call in own(node, ast.Call)
-        if called_name(call) == "copy_" and call.args and (to := written(call)) is not None
-        and isinstance(call.args[0], ast.Name) and call.args[0].id in variables
-        and _end(place(to) or "") == call.args[0].id
-    }  # fmt: skip
-    last = max(copied.values(), key=lambda call: call.lineno, default=None)
-    if last is not None and not table.inputs.isdisjoint(copied):
+    variables = stored_names(own(node, ast.Name))
+    copies = [(to, call) for call in own(node, ast.Call) if (to := _filled_by_name(call, variables)) is not None]
+    if not table.inputs.isdisjoint(to for to, _ in copies):
+        last = max((call for _, call in copies), key=lambda call: call.lineno)
         for name in _unfilled(table, function, variables - written_to):
             yield Line(function, "not-refreshed", last, name)
+
+
+def _filled_by_name(call: ast.Call, variables: Set[str]) -> str | None:
+    """Return the tensor that a call fills from a variable of its name: `self.x` for `self.x.copy_(x)`."""
+    given = call.args[0] if called_name(call) == "copy_" and call.args else None
+    if not isinstance(given, ast.Name) or given.id not in variables or not isinstance(call.func, ast.Attribute):
+        return None
+    to = place(call.func.value)
+    return to if to is not None and _end(to) == given.id else None
 
 
 def copies_left_out(found: Tables) -> Iterator[Line]:

@@ -12,7 +12,6 @@ from graphsafe.scan.hazards.graph_syntax import (
     Function,
     ancestors,
     arguments_of,
-    called_name,
     is_plain_replay,
     own,
     parents_in,
@@ -91,8 +90,8 @@ class PartialRefills:
         A model mixes the columns of a row, such as the times of a signal, unless another input tells it their number. A
         mask is such an input, so a mask whose columns are filled only in part never hides what it once showed. The rows
         are mixed if the host reads an output as one number, or if the graph computes gradients and no other input can
-        tell it which rows count. If there is one row (`self.x[0, :n]`) and the function
-        keeps as many columns of the output, the columns may be tokens, which are rows to a model.
+        tell it which rows count. If there is one row (`self.x[0, :n]`) and the function keeps as many columns of the
+        output, the columns may be tokens, which are rows to a model.
         """
         name = (place(target.value) or "").rpartition(".")[2].rpartition("[")[2]
         if _is_of_columns(target.slice):
@@ -186,10 +185,9 @@ class PartialRefills:
 
 def _reduced(value: ast.expr) -> str | None:
     """Return the tensor from whose elements an expression computes one number: `self.y` for `self.y.mean()`."""
-    is_reduction = isinstance(value, ast.Call) and called_name(value) in ("sum", "mean", "amax", "amin", "norm")
-    if not is_reduction or not isinstance(value, ast.Call) or arguments_of(value):
+    if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute) or arguments_of(value):
         return None
-    return place(value.func.value) if isinstance(value.func, ast.Attribute) else None
+    return place(value.func.value) if value.func.attr in ("sum", "mean", "amax", "amin", "norm") else None
 
 
 def _ends(index: ast.expr) -> list[ast.expr]:

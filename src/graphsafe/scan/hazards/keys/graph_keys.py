@@ -29,7 +29,7 @@ from graphsafe.scan.hazards.graph_syntax import (
 )
 from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, bindings, targets
 from graphsafe.scan.hazards.keys.key_names import is_covered, names_in
-from graphsafe.scan.hazards.keys.number_names import NO_NUMBERS, NumberNames, as_bounds, names_number, numbers_in
+from graphsafe.scan.hazards.keys.number_names import NumberNames, as_bounds, names_number, numbers_in
 from graphsafe.scan.hazards.owners import Functions, with_captures
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import matched, parameters
@@ -42,13 +42,15 @@ _ASKS_FOR_GRAPH = re.compile(r"^not [\w.]*(captured|graph|ready|init)\w*$|graph\
 def lines(found: Tables) -> Iterator[Line]:
     functions = found.by_name
     callers = [*with_captures(found)]
-    numbers = numbers_in(found.tree) if callers else NO_NUMBERS
+    if not callers:
+        return
+    numbers = numbers_in(found.tree)
     numbers = replace(numbers, fields=numbers.fields | found.number_fields)
     for name, function, capturing in callers:
         yield from _lacking(name, function, capturing, functions, numbers)
         yield from _lacking_where_stored(name, function, capturing, functions, numbers)
         yield from _without_key(name, function, capturing, functions, numbers)
-    for table in found.all if callers else ():
+    for table in found.all:
         yield from _other_numbers(table)
 
 

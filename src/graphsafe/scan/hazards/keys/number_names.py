@@ -26,6 +26,10 @@ _EXTENTS = frozenset("size dim numel".split())
 _COMBINES = frozenset("min max sum next".split())
 "Functions whose result is a number if their arguments are numbers."
 
+_TYPES = frozenset("int float bool str".split())
+_FIELD = re.compile(rb"^    (\w+): ([\w.]+)", re.M)
+"Matches a field with an annotation in the body of a class."
+
 
 @dataclass(frozen=True, slots=True)
 class NumberNames:
@@ -43,16 +47,9 @@ class NumberNames:
         return declared(function) | self.passed.get(function, frozenset()) | as_bounds(own(function, ast.Slice))
 
 
-NO_NUMBERS = NumberNames(frozenset(), {})
-
-
 @memoize_on_node
 def numbers_in(tree: ast.Module) -> NumberNames:
     return NumberNames(_fields(tree), _passed(tree), frozenset(_tables(tree)))
-
-
-_FIELD = re.compile(rb"^    (\w+): ([\w.]+)", re.M)
-"Matches a field with an annotation in the body of a class."
 
 
 def number_fields(files: Files) -> Set[str]:
@@ -60,11 +57,11 @@ def number_fields(files: Files) -> Set[str]:
     them."""
 
     def made() -> Set[str]:
-        kinds: dict[bytes, set[bytes]] = defaultdict(set)
+        types: dict[bytes, set[str]] = defaultdict(set)
         for path in files.names:
             for name, kind in _FIELD.findall(files.data(path) or b""):
-                kinds[name].add(kind)
-        return {name.decode() for name, kind in kinds.items() if kind <= {b"int", b"float", b"bool", b"str"}}
+                types[name].add(kind.decode())
+        return {name.decode() for name, declared_as in types.items() if declared_as <= _TYPES}
 
     return files.table("fields that are numbers", made)
 
@@ -103,7 +100,7 @@ def names_number(annotation: ast.expr | None) -> bool:
         annotation = annotation.slice
     if isinstance(annotation, ast.BinOp) and isinstance(annotation.right, ast.Constant):
         annotation = annotation.left
-    return isinstance(annotation, ast.Name) and annotation.id in ("int", "float", "bool", "str")
+    return isinstance(annotation, ast.Name) and annotation.id in _TYPES
 
 
 def _fields(tree: ast.Module) -> Set[str]:
