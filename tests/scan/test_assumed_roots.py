@@ -1450,3 +1450,45 @@ class {name}:
 """
     (tmp_path / "prepare.py").write_text(source, encoding="utf-8")
     assert [code for code, *_ in found(tmp_path)] == codes
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "codes"),
+    [
+        ("self.subgraph(edges)", "pass", []),
+        ("pass", "self.subgraph(edges)", ["GS101"]),
+        ("pass", "pass", ["GS101"]),
+    ],
+)
+def test_a_public_part_that_runs_before_the_loop_of_another_method(
+    tmp_path: Path, first: str, second: str, codes: list[str]
+) -> None:
+    source = f"""\
+import torch
+
+
+class Attack:
+    def _prepare(self, edges: torch.Tensor, rounds):
+        {first}
+        for _ in range(rounds):
+            {second}
+
+    def subgraph(self, edges: torch.Tensor):
+        return (edges * 2).sum().item()
+"""
+    packaged(tmp_path, source)
+    assert [code for code, *_ in found(tmp_path)] == codes
+
+
+@pytest.mark.parametrize(("name", "codes"), [("test", []), ("fit", []), ("latest", ["GS101"]), ("refit", ["GS101"])])
+def test_a_public_method_that_is_a_whole_run(tmp_path: Path, name: str, codes: list[str]) -> None:
+    source = f"""\
+import torch
+
+
+class Classifier:
+    def {name}(self, scores: torch.Tensor):
+        return (scores * 2).sum().item()
+"""
+    packaged(tmp_path, source)
+    assert [code for code, *_ in found(tmp_path)] == codes

@@ -441,3 +441,103 @@ def main(net, ready):
 )
 def test_a_thread_fills_pinned_memory(tmp_path: Path, before: str, fills: str, found: bool) -> None:
     assert lines_of(tmp_path, "GS714", GRABBED.format(before=before, fills=fills)) == ["cut"] * found
+
+
+SNAPSHOTS = """\
+import torch
+
+
+class Sampler:
+    def __init__(self, net, head, x):
+        self.head, self.x = head, x
+        self.hosts = [torch.zeros(4).pin_memory() for _ in range(2)]
+        self.events = [torch.cuda.Event() for _ in range(2)]
+        self.side = torch.cuda.Stream()
+        net(self.x)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=torch.cuda.Stream()):
+            self.latent = net(self.x)
+
+    def show(self, number):
+        {before}
+        with torch.cuda.stream(self.side):
+            {inside}
+            self.hosts[number % 2].copy_(self.latent, non_blocking=True)  # copy
+            self.events[number % 2].record()
+
+    def step(self, x, number):
+        self.x.copy_(x)
+        {runs}
+        self.show(number)
+
+    def finish(self):
+        {after}
+        return self.hosts
+"""
+WAIT_ALL = "for event in self.events: event.synchronize()"
+FORK = "self.side.wait_stream(torch.cuda.current_stream())"
+
+
+@pytest.mark.parametrize(
+    ("before", "inside", "runs", "after", "found"),
+    [
+        (FORK, "pass", "self.graph.replay()", WAIT_ALL, []),
+        (FORK, "pass", "self.graph.replay()", "[event.synchronize() for event in self.events]", []),
+        (FORK, "pass", "self.graph.replay()", "pass", ["copy"]),
+        ("pass", "pass", "self.graph.replay()", WAIT_ALL, ["copy"]),
+        ("pass", "self.ready.wait()", "self.graph.replay()", WAIT_ALL, []),
+        ("pass", "torch.cuda.current_stream().wait_event(self.ready)", "self.graph.replay()", WAIT_ALL, []),
+        ("pass", "pass", "with torch.cuda.stream(self.side): self.graph.replay()", WAIT_ALL, ["copy"]),
+    ],
+)
+def test_a_side_stream_reads_a_result(
+    tmp_path: Path, before: str, inside: str, runs: str, after: str, found: list[str]
+) -> None:
+    source = SNAPSHOTS.format(before=before, inside=inside, runs=runs, after=after)
+    assert lines_of(tmp_path, "GS714", source) == found
+
+
+LANE = """\
+import torch
+
+
+class Lane:
+    def __init__(self):
+        self.graph = torch.cuda.CUDAGraph()
+        self.out = None
+
+
+class Server:
+    def __init__(self, net, x, stream):
+        self.x = x
+        self.host = torch.zeros(8, 16){pinned}
+        self.lane = self.record(net, stream)
+
+    def record(self, net, stream):
+        lane = Lane()
+        net(self.x)
+        with torch.cuda.graph(lane.graph, stream=stream):
+            lane.out = net(self.x)
+        return lane
+
+    def step(self, n):
+        self.lane.graph.replay()
+        self.host[:n].copy_(self.lane.out[:n], non_blocking={how})
+        {between}
+        return self.host[:n].numpy().copy()  # read
+"""
+
+
+@pytest.mark.parametrize(
+    ("pinned", "how", "between", "found"),
+    [
+        (".pin_memory()", "True", "pass", ["read"]),
+        (".pin_memory()", "True", "torch.cuda.synchronize()", []),
+        (".pin_memory()", "False", "pass", []),
+        ("", "True", "pass", []),  # the copy waits
+    ],
+)
+def test_the_host_reads_the_result_of_a_lane(
+    tmp_path: Path, pinned: str, how: str, between: str, found: list[str]
+) -> None:
+    assert lines_of(tmp_path, "GS714", LANE.format(pinned=pinned, how=how, between=between)) == found

@@ -498,3 +498,52 @@ def test_a_field_of_another_file_shows_that_an_argument_is_a_number(
     (tmp_path / "serve.py").write_text(CHUNK.format(kind=kind), encoding="utf-8")
     findings = [one for one in scan_paths([tmp_path], Config(root=tmp_path)).findings if one.code == "GS713"]
     assert [one.message.split("`")[1] for one in findings] == lacks
+
+
+SOLVER = """\
+import torch
+
+
+class Solver:
+    def __init__(self, net, x):
+        self.net, self.x = net, x
+        self.graphs = {{}}
+
+    def graph_for(self, count, drag):
+        if count not in self.graphs:
+            self.net(self.x[:count], drag)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
+                self.out = self.net(self.x[:count], drag)
+            self.graphs[count] = graph
+        return self.graphs[count]
+
+    def advance(self, count, drag):
+        self.graph_for(count, drag).replay()
+
+
+def main(solver, tensors):
+    for {names} in {values}:
+        solver.advance(16, {given})
+"""
+
+
+@pytest.mark.parametrize(
+    ("names", "values", "given", "lacks"),
+    [
+        ("stage, drag", "enumerate((0.5, 0.2))", "drag", ["drag"]),
+        ("stage, drag", "zip(('a', 'b'), (0.5, 0.2))", "drag", ["drag"]),
+        ("drag", "(0.5, 0.2)", "drag", ["drag"]),
+        ("n", "range(8)", "n % 2 == 0", ["drag"]),
+        ("n", "range(8)", "n % 2 == 0 and n > 4", ["drag"]),
+        ("stage, drag", "enumerate(tensors)", "drag", []),
+        ("stage, drag", "zip((0.5, 0.2), tensors)", "drag", []),
+        ("x", "tensors", "x == 0", []),
+    ],
+)
+def test_calls_show_that_an_argument_is_a_number(
+    tmp_path: Path, names: str, values: str, given: str, lacks: list[str]
+) -> None:
+    (tmp_path / "solver.py").write_text(SOLVER.format(names=names, values=values, given=given), encoding="utf-8")
+    findings = [one for one in scan_paths([tmp_path], Config(root=tmp_path)).findings if one.code == "GS713"]
+    assert [one.message.split("`")[1] for one in findings] == lacks

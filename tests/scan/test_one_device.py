@@ -58,6 +58,11 @@ def test_the_users_of_a_library_choose_the_device(tmp_path: Path) -> None:
     assert scan(tmp_path, texts, "engine/") == ["GS601"]
 
 
+def test_a_package_with_its_own_script(tmp_path: Path) -> None:
+    main = MAIN.format(runner="engine.runner", device='torch.device("cuda")')
+    assert scan(tmp_path, {"engine/runner.py": RUNNER, "engine/run.py": main}, "engine/") == []
+
+
 def scan(root: Path, texts: dict[str, str], package: str) -> list[str]:
     for name, text in {**texts, **({f"{package}__init__.py": ""} if package else {})}.items():
         (root / name).parent.mkdir(exist_ok=True)

@@ -186,3 +186,40 @@ def test_a_copy_of_an_argument_that_later_calls_leave_out(
 ) -> None:
     found = scan(COPIES.format(copies=copies, fills=fills.replace("; ", "\n        ")))
     assert {line for code, line in found if code == "GS708"} == missed
+
+
+CACHED = """
+class Decoder:
+    def __init__(self, net, cache, device):
+        self.net, self.cache = net, cache
+        self.tokens = torch.zeros(4, dtype=torch.long, device=device)
+        self.slots = torch.zeros(4, dtype=torch.long, device=device)
+        self.graphs = {{}}
+
+    def _work(self, b):
+        tokens, slots = self.tokens[:b], self.slots[:b]
+        return self.net(tokens, slots, self.cache)
+
+    def capture(self, b):
+        graph = torch.cuda.CUDAGraph()
+        self._work(b)
+        with torch.cuda.graph(graph):
+            out = self._work(b)
+        self.graphs[b] = graph, out
+
+    def decode(self, tokens, slots, b):
+        n = tokens.shape[0]
+        graph, out = self.graphs[b]
+        self.tokens[:n].copy_(tokens)
+        self.slots[:n].copy_(slots)
+        {rest}
+        graph.replay()
+        return out[:n].clone()
+"""
+
+
+@pytest.mark.parametrize(
+    ("rest", "filled"), [("pass", {"self.slots[:n].copy_(slots)"}), ("self.slots[n:].fill_(-1)", set())]
+)
+def test_padding_rows_name_the_slots_of_an_earlier_call(scan: Scan, rest: str, filled: set[str]) -> None:
+    assert {line for code, line in scan(CACHED.format(rest=rest)) if code == "GS708"} == filled

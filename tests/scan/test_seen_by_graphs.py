@@ -1303,3 +1303,104 @@ def test_objects_of_a_class_of_which_steps_make_objects_are_not_those_that_a_gra
     padded = next(number for number, line in enumerate(source.splitlines(), 1) if "# padded" in line)
     findings = scan_paths([tmp_path], Config(root=tmp_path)).findings
     assert (("GS703", padded) in {(one.code, one.location.line) for one in findings if one.level != "note"}) is found
+
+
+COURSE = """\
+import torch
+
+
+class Course:
+    def __init__(self):
+        self.points = [(1.0, 2.0), (3.0, 4.0), (5.0, 6.0)]
+        self.active = 1
+
+    @property
+    def goal(self):
+        return self.points[self.active % 3]
+
+    def advance(self):
+        self.active += 1
+
+
+class Planner:
+    def __init__(self, course, stream):
+        self.course, self.x = course, torch.zeros(4, device="cuda")
+        self._plan()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.plan = self._plan()
+
+    def _plan(self):
+        {captured}
+
+    def act(self, x):
+        self.x.copy_(x)
+        self.graph.replay()
+        return self.plan.clone()
+
+
+def drive(steps, x):
+    planner = Planner(Course(), torch.cuda.Stream())
+    for step in range(steps):
+        planner.act(x)
+        if step % 6 == 5:
+            planner.course.advance()
+"""
+
+
+@pytest.mark.parametrize(
+    ("captured", "found"),
+    [
+        ("x, y = self.course.goal; return (self.x - x).square() + y", True),
+        ("return self.x - self.course.goal[0]", True),
+        ("x, y = self.course.points[0]; return (self.x - x).square() + y", False),
+    ],
+)
+def test_a_number_selects_a_row_of_a_table(told: Told, captured: str, found: bool) -> None:
+    assert ("self.active += 1" in told(course=COURSE.format(captured=captured))) is found
+
+
+REFERENCE = """\
+import copy
+
+import torch
+
+
+def divergence(net, other, x):
+    return net(x) - other(x)
+
+
+class Engine:
+    def __init__(self, policy, x):
+        self.policy, self.x = policy, x
+        self.reference = copy.deepcopy(policy)
+        self.graph, self.steps = None, 0
+
+    def record(self, stream):
+        divergence(self.policy, self.reference, self.x)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.out = divergence(self.policy, self.reference, self.x)
+
+    def train(self, x):
+        self.x.copy_(x)
+        self.graph.replay()
+        self.steps += 1
+        if self.steps % 4 == 0:
+            self.sync()
+
+    def sync(self):
+        {change}
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ("self.reference = copy.deepcopy(self.policy).requires_grad_(False)", True),
+        ("self.reference.load_state_dict(self.policy.state_dict())", False),
+        ("self.reference = copy.deepcopy(self.policy); self.record(torch.cuda.Stream())", False),
+    ],
+)
+def test_a_copy_replaces_a_module_that_captured_code_passes_on(told: Told, change: str, found: bool) -> None:
+    assert any(line.startswith("self.reference =") for line in told(engine=REFERENCE.format(change=change))) is found

@@ -113,3 +113,53 @@ def test_a_scheduler_that_compares_losses_on_the_host(tmp_path: Path, made: str,
     (tmp_path / "trainer.py").write_text(source, encoding="utf-8")
     findings = scan_paths([tmp_path], Config(root=tmp_path)).findings
     assert [one.data["expr"] for one in findings if one.code == "GS101"] == [f"schedule.step({given})"] * found
+
+
+TUNER = """\
+import torch
+
+
+class Tuner:
+    def __init__(self, net, x, stream):
+        self.net, self.x = net, x
+        self.opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        self._work()
+        self._clear()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self._work()
+
+    def _work(self):
+        self.net(self.x).square().mean().backward()
+
+    def _clear(self):
+        self.opt.step()
+        self.opt.zero_grad()
+
+    def accumulate(self, x):
+        self.x.copy_(x)
+        self.graph.replay()
+
+    def apply(self):
+        {body}
+
+    def epoch(self, batches):
+        for number, x in enumerate(batches):
+            self.accumulate(x)
+            if number % 4 == 3:
+                self.apply()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("self.opt.step(); self.opt.zero_grad()", True),
+        ("self.opt.step(); self.opt.zero_grad(set_to_none=False)", False),
+        ("self.net(self.x).sum().backward(); self.opt.step(); self.opt.zero_grad()", False),
+    ],
+)
+def test_another_method_of_the_object_drops_gradients(tmp_path: Path, body: str, found: bool) -> None:
+    (tmp_path / "tuner.py").write_text(TUNER.format(body=body), encoding="utf-8")
+    findings = scan_paths([tmp_path], Config(root=tmp_path)).findings
+    assert ("GS703" in [one.code for one in findings if "drops the gradient" in one.message]) is found

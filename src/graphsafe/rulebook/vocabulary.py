@@ -42,8 +42,8 @@ HOWS: Mapping[str, frozenset[str]] = {
         "AttrWrite": "lazy-init host-state rebound swapped cached output-kept output-awaited not-replayed derived "
         "input-rebound partial-refresh not-refreshed copied-once weights-rebound grads-dropped freed rate-changed "
         "number-changed counted begun-in-capture adopted key-lacks made-twice refilled host-refilled host-read-early "
-        "source-refilled read-early given-early taken-early narrowed optimizer rate-decay declared over-declared "
-        "under-declared "
+        "source-refilled read-early read-aside given-early taken-early narrowed optimizer rate-decay declared "
+        "over-declared under-declared "
         "buckets departed late pooled rate by-call",  # this line comes only from capture
     }.items()
 }

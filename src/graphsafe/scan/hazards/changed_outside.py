@@ -41,17 +41,22 @@ def lines(found: Tables) -> Iterator[Line]:
 
 def _dropped_gradients(found: Tables, table: GraphTensors) -> Iterator[Line]:
     """Yield calls of `opt.zero_grad()` near a replay that computes gradients, if the optimizer steps outside the graph.
-    The replay is in the same function, or in a method that this function calls.
+    The call is in the function that replays, in a function that calls this one, or in another method of the same
+    object. Such another method must not compute gradients itself, because these would be new tensors.
     """
     inside = table.captured_calls
     if not any(called_name(call) == "backward" for call in inside) or any(map(is_optimizer_step, inside)):
         return
-    beside = {name: table.functions[name] for name in sorted(table.replaying - table.capturing)}
-    names = {name.rpartition(".")[2] for name in beside} | {name for name, _ in called_objects(found, beside)}
+    replaying = sorted(table.replaying - table.capturing)
+    beside = {name: table.functions[name] for name in replaying}
+    names = {name.rpartition(".")[2] for name in replaying} | {name for name, _ in called_objects(found, replaying)}
     names = {name for name in names if name != "__call__" and found.functions_called(name) <= 1}
     for name, function, _ in found.functions if names else ():
         if name not in table.functions and any(called_name(call) in names for call in calls_in(function.body)):
             beside[name] = function
+    for name in table.functions.keys() - table.capturing - table.preparing if table.replaying else ():
+        if not any(called_name(call) == "backward" for call in calls_in(table.functions[name].body)):
+            beside[name] = table.functions[name]
     for name, function in beside.items():
         calls = calls_in(function.body)
         for call in calls if any(map(is_optimizer_step, calls)) else ():

@@ -277,7 +277,7 @@ def _read_by(node: ast.AST) -> list[ast.expr]:
         return [part for value in given for part in elements(value)]
     if isinstance(node, ast.BinOp):
         return [node.left, node.right]
-    return [node.value] if isinstance(node, ast.Assign) else []
+    return [*elements(node.value)] if isinstance(node, ast.Assign) else []
 
 
 def _changed_by(node: ast.AST) -> Iterator[str]:

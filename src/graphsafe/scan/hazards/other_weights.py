@@ -51,13 +51,14 @@ def _replaced(found: Tables, table: GraphTensors) -> Iterator[Line]:
     does not drop the graph.
     """
     called = {place(call.func) for call in table.captured_calls}
+    given = {place(argument) for call in table.captured_calls for argument in arguments_of(call)}
     replaying = {name.rpartition(".")[2] for name in table.replaying}
     for name, function in table.functions.items() if replaying else ():
         if name in table.preparing or name in table.capturing or function in table.captured:
             continue
         for node in own(function, ast.Assign):
             text = place(node.targets[0]) if isinstance(node.value, ast.Call) else None
-            if text is None or text not in called:
+            if text is None or text not in (called | given if _is_copy(node.value) else called):
                 continue
             if runs_beside(found.tree, name.rpartition(".")[2], replaying):
                 yield Line(name, "weights-rebound", node, ast.unparse(node))
@@ -67,9 +68,27 @@ def _replaced(found: Tables, table: GraphTensors) -> Iterator[Line]:
                 and not _drops_graph(table, function, text)
                 and _may_run_later(found, table, name.rpartition(".")[2])
             ):
-                when = _captured(table)
+                follows = _follows_replay(table, name.rpartition(".")[2])
+                when = "likely" if follows else _captured(table)
                 if when is not None:
                     yield Line(name, "weights-rebound", node, ast.unparse(node), when)
+
+
+def _is_copy(value: ast.expr) -> bool:
+    """Return whether an expression is a copy of a whole object: `copy.deepcopy(net).eval()`."""
+    return any(called_name(call) == "deepcopy" for call in inside(value, ast.Call))
+
+
+def _follows_replay(table: GraphTensors, method: str) -> bool:
+    """Return whether a function replays, and then calls a method of its object."""
+    for function in (table.functions[name] for name in table.replaying - table.capturing):
+        calls = calls_in(function.body)
+        replays = [call.lineno for call in calls if is_plain_replay(call)]
+        if any(
+            dotted(call.func) == f"self.{method}" and call.lineno > min(replays, default=call.lineno) for call in calls
+        ):
+            return True
+    return False
 
 
 def _captured(table: GraphTensors) -> Confidence | None:

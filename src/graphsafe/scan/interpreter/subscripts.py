@@ -148,6 +148,10 @@ def _chosen_by(frame: Frame, node: ast.Subscript, value: Value, index: Value) ->
         return value
     if type(value) is Number:
         return replace(value, state=both_states(value.state, state), const=UNSET)
+    if type(value) is Sequence and type(value.elem) is Number:
+        # A row of a table of numbers: `x, y = self.points[self.active]`.
+        items = None if value.items is None else tuple(_chosen_by(frame, node, item, index) for item in value.items)
+        return replace(value, items=items, elem=_chosen_by(frame, node, value.elem, index))
     if holds_device(value) or isinstance(value, (Instance, Function, Union)):
         frame.use_number(index, "index", node)
     return value

@@ -41,8 +41,8 @@ _ONLY_IN_GRAPHS = frozenset(
 )
 "Events that are faults only inside a graph."
 _AROUND_GRAPHS = frozenset(
-    "input-rebound output-kept output-awaited adopted refilled host-refilled host-read-early read-early given-early"
-    " taken-early".split()
+    "input-rebound output-kept output-awaited adopted refilled host-refilled host-read-early read-early read-aside"
+    " given-early taken-early".split()
 )
 "Events that are faults in the code around a graph."
 _Matched = tuple[Rule, Match, Place, Event]

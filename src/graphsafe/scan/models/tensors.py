@@ -320,7 +320,7 @@ def _copy(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) ->
         # PyTorch converts a number to a host tensor and copies that tensor.
         origin, certain = Tensor(where="host"), True
     if origin is None:
-        return tensor
+        origin = Tensor(where="any", certain=False)  # an unknown value may be a tensor anywhere
     confidence = confidence_of(origin, certain and tensor.certain)
     if tensor.where != "host" and origin.where == "host":
         if not (origin.pinned and may_be_true(non_blocking)):

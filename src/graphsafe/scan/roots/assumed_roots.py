@@ -180,6 +180,8 @@ class _Forms:
         if self._with_public and is_public(facts):
             if self._makes_step(facts):
                 return FACTORY
+            if self._is_called_once(facts):
+                return None
             works = works_on_tensors(self._engine, self._file, facts)
             if works and self._measures:
                 return METRIC
@@ -302,6 +304,13 @@ class _Forms:
         calling = self._own_callers(facts)
         in_loop = _calls_in_loop(calling, f"self.{node.name}", LOOPS)
         return bool(calling) and not in_loop and all(one.name not in COLD_NAMES for one in calling)
+
+    def _is_called_once(self, facts: FunctionFacts) -> bool:
+        """Return whether a method is a part of whole runs: other methods of the same object, all with loops, call it
+        outside their loops."""
+        calling = self._own_callers(facts) if facts.owner is not None else ()
+        in_loop = _calls_in_loop(calling, f"self.{facts.name.rpartition('.')[2]}", LOOPS)
+        return bool(calling) and not in_loop and all(any(inside(one, kind) for kind in LOOPS) for one in calling)
 
     def _own_callers(self, facts: FunctionFacts) -> Sequence[Function]:
         """Return the other methods of the same class that call a method."""

@@ -317,8 +317,8 @@ def _of_current_device(
 ) -> Iterator[str]:
     """Yield the files of programs that capture and use only the current device.
 
-    A program is a package with the scripts that import it, or the modules of a folder that is no package. A package
-    without such a script is a library, whose users may choose any device.
+    A program is a package with its own scripts and those that import it, or the modules of a folder that is no package.
+    A package without such a script is a library, whose users may choose any device.
     """
     for package in capturing:
         folders: dict[str, list[str]] = {}
@@ -326,7 +326,7 @@ def _of_current_device(
             folders.setdefault(package or os.path.dirname(path), []).append(path)
         for paths in folders.values():
             named = re.compile(rb"^\s*(?:from|import) (?:\w+\.)*%s\b" % re.escape(Path(package).name).encode(), re.M)
-            users = [one for one in scripts if package and one not in paths and named.search(files.data(one) or b"")]
+            users = [one for one in scripts if package and (one in paths or named.search(files.data(one) or b""))]
             program = [files.data(path) or b"" for path in (*paths, *users)]
             if (
                 (users or (not package and any(IS_RUN in data for data in program)))

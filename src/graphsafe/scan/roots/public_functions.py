@@ -18,12 +18,13 @@ from graphsafe.scan.symbols.blocks import Definition, attribute_of
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
 
 _ONCE = re.compile(
-    r"(?<![^\W_])(init|initiali[sz]e|set_?up|prepare|preprocess|program|pack|convert|calibrat(e|ion)|set_timesteps"
+    r"(^|\.)(fit|train|test)$"
+    r"|(?<![^\W_])(init|initiali[sz]e|set_?up|prepare|preprocess|program|pack|convert|calibrat(e|ion)|set_timesteps"
     r"|generate|save|write|dump|export|print"
     r"|plot|visuali[sz]e|to_(str|string|json|dict|mesh|pil|images?|videos?|ase)|log_(images?|videos?|metrics|stats))(?![^\W_])"
 )
-"""Matches words in names of functions that set up, convert, save or show something, or generate a whole
-result."""
+"""Matches names of functions that are a whole run, and words in names of functions that set up, convert, save or show
+something, or generate a whole result."""
 LOADS = re.compile(r"(^|[.:])(un|re)?load$")
 "Matches functions that load weights, or that give up the memory of weights."
 _NO_STEPS = ("time.time", "time.monotonic", "perf_counter", ".elapsed_time", "nn.Parameter")

@@ -179,7 +179,11 @@ def _is_number(value: ast.expr, numbers: Set[str], assigned: Mapping[str, Sequen
         case ast.BinOp():
             return asked(value.left) and asked(value.right)
         case ast.UnaryOp():
-            return asked(value.operand)
+            return isinstance(value.op, ast.Not) or asked(value.operand)
+        case ast.Compare():
+            return all(map(asked, (value.left, *value.comparators)))
+        case ast.BoolOp():
+            return all(map(asked, value.values))
         case ast.IfExp():
             return asked(value.body) and asked(value.orelse)
         case ast.Subscript():
@@ -212,14 +216,19 @@ def _assigned(around: Function | ast.Module) -> Mapping[str, Sequence[ast.expr]]
 
 def _turned(target: ast.expr, iterated: ast.expr) -> Iterator[tuple[str, ast.expr]]:
     """Yield the names that a loop binds, each with an expression of the same kind as its values."""
-    name = dotted(iterated.func) if isinstance(iterated, ast.Call) else None
+    called = dotted(iterated.func) if isinstance(iterated, ast.Call) else None
+    given = iterated.args if isinstance(iterated, ast.Call) else []
     parts = elements(target)
-    for position, part in enumerate(parts):
-        if not isinstance(part, ast.Name):
-            continue
-        if (name == "range" and len(parts) == 1) or (name == "enumerate" and position == 0 and len(parts) == 2):
-            yield part.id, ast.Constant(0)
-        elif isinstance(iterated, (ast.Tuple, ast.List)) and len(parts) == 1:
-            yield from ((part.id, one) for one in iterated.elts)
-        else:
-            yield part.id, iterated  # neither a call nor a name of a container gives a number
+    if called == "enumerate" and len(parts) == 2 and len(given) == 1:
+        yield from _turned(parts[0], ast.Call(ast.Name("range"), [], []))
+        yield from _turned(parts[1], given[0])
+    elif called == "zip" and len(parts) == len(given):
+        for part, one in zip(parts, given, strict=True):
+            yield from _turned(part, one)
+    elif isinstance(target, ast.Name) and called == "range":
+        yield target.id, ast.Constant(0)
+    elif isinstance(target, ast.Name) and isinstance(iterated, (ast.Tuple, ast.List)):
+        yield from ((target.id, one) for one in iterated.elts)
+    else:
+        # Neither a call nor the name of a container is a number.
+        yield from ((part.id, iterated) for part in parts if isinstance(part, ast.Name))

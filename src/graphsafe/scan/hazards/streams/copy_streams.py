@@ -1,14 +1,15 @@
-"""Finds copies into a graph's input that run on a separate stream and are not ordered relative to the graph's replays.
+"""Finds work on a separate stream that is not ordered relative to a graph's replays: copies into the graph's inputs,
+and reads of its tensors.
 
 The copying stream must wait for the last replay, which may still read the old values. The replaying stream must wait
-for the copy. Streams and events are identified by name: a local name within its function, an attribute of `self` within
-its class, and any other attribute by its last part.
+for the copy. A stream that reads a result must wait for the replay. Streams and events are identified by name: a local
+name within its function, an attribute of `self` within its class, and any other attribute by its last part.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 
 from graphsafe.scan.hazards.graph_syntax import (
@@ -40,6 +41,8 @@ _WALKS = frozenset("parameters named_parameters buffers named_buffers state_dict
 "Methods whose results are the tensors of an object, without a copy."
 _READS = frozenset("clone cpu to float half sum mean argmax item tolist".split())
 "Methods that read a tensor's values on the current stream."
+_BINDING = (ast.Assign, ast.For, ast.comprehension)
+"Nodes that bind a value, or its elements, to other names."
 Name = tuple[str, str]
 "The owner of a name (a function, a class, or an empty string) and the name."
 
@@ -56,6 +59,8 @@ class _Order:
     "Stream -> the events that are recorded on it."
     handed: set[Name] = field(default_factory=set)
     "Streams and events that are passed to other code or stored under another name. Other code may wait for them."
+    replaying: set[Name] = field(default_factory=set)
+    "Streams on which the code replays."
     busy: set[Name] = field(default_factory=set)
     "Streams on which the code does more than copy."
     stops: bool = False
@@ -91,7 +96,13 @@ def lines(found: Tables) -> Iterator[Line]:
                 yield from (Line(name, "given-early", call, ast.unparse(call)) for call in _given(block, function))
             streams = _meant(stream, function, found)
             if streams and not any(_among(one, order.waiting) for one in streams):
-                yield from (Line(name, "refilled", call, ast.unparse(call.func)) for call in copies)
+                tables = [table for table in owners if table.is_replayed and name not in table.preparing]
+                is_ordered = order.stops or any(_among(one, order.handed | order.replaying) for one in streams)
+                of_graph = set().union(*(table.inputs | table.overwritten for table in tables if not is_ordered))
+                read = dict(_read_aside(block, of_graph))
+                yield from (Line(name, "read-aside", node, text) for node, text in read.items())
+                filling = [call for call in copies if read.keys().isdisjoint(call.args)]
+                yield from (Line(name, "refilled", call, ast.unparse(call.func)) for call in filling)
             elif replays and streams and not any(map(order.is_followed, streams)):
                 yield from (Line(name, "read-early", call, ast.unparse(call.func)) for call in copies)
 
@@ -122,6 +133,10 @@ def _note_call(order: _Order, call: ast.Call, name: str, function: Function, blo
     method = called_name(call)
     receiver = _named(call.func.value, name, function) if isinstance(call.func, ast.Attribute) else None
     given = [one for value in call.args if (one := _named(value, name, function)) is not None]
+    if block is not None and method in WAITS and (receiver is None or not call.args):
+        order.waiting.add(block)  # `torch.cuda.current_stream().wait_event(event)`, or `event.wait()`
+    if block is not None and is_plain_replay(call):
+        order.replaying.add(block)
     if method == "synchronize" and (dotted(call.func) or "").endswith(("cuda.synchronize", "accelerator.synchronize")):
         order.stops = True
     elif method in HOST_WAITS or method == "wait":
@@ -146,13 +161,13 @@ def _note_use(
     order: _Order, node: ast.Name | ast.Attribute, parents: dict[ast.AST, ast.AST], name: str, function: Function
 ) -> None:
     """Record a stream or event that other code may use, because it is passed to a call of unknown effect, returned, or
-    bound to another name."""
+    bound to another name by an assignment or a loop."""
     parent = parents.get(node)
     while isinstance(parent, ast.Subscript):
         parent = parents.get(parent)
     method = called_name(parent) if isinstance(parent, ast.Call) else ""
     known = isinstance(parent, ast.Attribute) or method in WAITS | RECORDS | _TRANSFERS
-    if not known and isinstance(parent, (ast.Call, ast.Return, ast.Assign, ast.keyword, ast.Tuple, ast.List)):
+    if not known and isinstance(parent, (*_BINDING, ast.Call, ast.Return, ast.keyword, ast.Tuple, ast.List)):
         one = _named(node, name, function)
         if one is not None:
             order.handed.add(one)
@@ -206,6 +221,22 @@ def _given(block: ast.AST, function: Function) -> Iterator[ast.Call]:
     for call in calls:
         if called_name(call) == "copy_" and call.args and place(call.args[0]) in given:
             yield call
+
+
+def _read_aside(block: ast.AST, tensors: Set[str]) -> Iterator[tuple[ast.expr, str]]:
+    """Yield the places at which a block reads one of these tensors, each with the name of the tensor. The target of a
+    copy is not read."""
+    filled = {
+        id(call.func.value)
+        for call in inside(block, ast.Call)
+        if isinstance(call.func, ast.Attribute) and called_name(call) == "copy_"
+    }
+    for call in inside(block, ast.Call):
+        operands = [*arguments_of(call), *([call.func.value] if isinstance(call.func, ast.Attribute) else [])]
+        for operand in operands:
+            text = viewed(operand)
+            if text is not None and text in tensors and id(operand) not in filled:
+                yield operand, text
 
 
 def _taken(block: ast.AST, function: Function, owners: Sequence[GraphTensors]) -> Iterator[ast.Call]:
