@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from graphsafe.scan.domain.record import LOOP, PASSING_HOOK
 from graphsafe.scan.domain.values import Instance, RuntimeObject, Value, as_tensor, options
 from graphsafe.scan.execution.frame import Engine
-from graphsafe.scan.hazards.graph_syntax import LOOPS, MEASURES, Function, calls_in, own
+from graphsafe.scan.hazards.graph_syntax import LOOPS, MEASURES, Function, own
 from graphsafe.scan.interpreter.calls import training_closures
 from graphsafe.scan.interpreter.calls.decorators import makes_function
 from graphsafe.scan.interpreter.calls.handed_to_loops import loopers_in
 from graphsafe.scan.interpreter.calls.hooks import forward_hook_reason, hooks_in
 from graphsafe.scan.roots.hot_roots import COLD_NAMES, MEASURING, METRIC, HotnessRules, is_beside_modules
+from graphsafe.scan.roots.own_callers import calls_in_loop, own_callers, runs_before_loops
 from graphsafe.scan.roots.public_functions import is_public, works_on_tensors
 from graphsafe.scan.roots.registered_functions import entries_of, may_register, operators_of
 from graphsafe.scan.roots.step_calls import strength_of
@@ -180,7 +181,7 @@ class _Forms:
         if self._with_public and is_public(facts):
             if self._makes_step(facts):
                 return FACTORY
-            if self._is_called_once(facts):
+            if runs_before_loops(self._engine, self._file, facts):
                 return None
             works = works_on_tensors(self._engine, self._file, facts)
             if works and self._measures:
@@ -272,7 +273,9 @@ class _Forms:
         if self._takes_tensors(facts) or self._takes_request(facts):
             return True
         # An engine takes steps until its requests are finished: `while not self.is_finished(): self.step()`
-        if name == "step" and _calls_in_loop(self._own_callers(facts), "self.step", (ast.While,)):
+        if name == "step" and calls_in_loop(
+            own_callers(self._engine, self._file, facts).values(), "step", (ast.While,)
+        ):
             return True
         return any(map(self._takes_tensors, self._passed_on(facts, cls)))
 
@@ -301,23 +304,9 @@ class _Forms:
         node = self._node(facts)
         if node is None or len(inside(node.args, ast.arg)) > 1:
             return False
-        calling = self._own_callers(facts)
-        in_loop = _calls_in_loop(calling, f"self.{node.name}", LOOPS)
+        calling = [*own_callers(self._engine, self._file, facts).values()]
+        in_loop = calls_in_loop(calling, node.name, LOOPS)
         return bool(calling) and not in_loop and all(one.name not in COLD_NAMES for one in calling)
-
-    def _is_called_once(self, facts: FunctionFacts) -> bool:
-        """Return whether a method is a part of whole runs: other methods of the same object, all with loops, call it
-        outside their loops."""
-        calling = self._own_callers(facts) if facts.owner is not None else ()
-        in_loop = _calls_in_loop(calling, f"self.{facts.name.rpartition('.')[2]}", LOOPS)
-        return bool(calling) and not in_loop and all(any(inside(one, kind) for kind in LOOPS) for one in calling)
-
-    def _own_callers(self, facts: FunctionFacts) -> Sequence[Function]:
-        """Return the other methods of the same class that call a method."""
-        own = f"self.{facts.name.rpartition('.')[2]}"
-        others = [one for one in self._file.functions.values() if one.owner == facts.owner and one.name != facts.name]
-        callers = [each for one in others if (each := self._node(one)) is not None]
-        return [one for one in callers if any(dotted(call.func) == own for call in inside(one, ast.Call))]
 
     def _is_of_other_library(self, cls: str) -> bool:
         bases = [base for base in self._engine.project.mro(cls) if "::" not in base and "." in base]
@@ -390,9 +379,3 @@ class _Forms:
             if any(as_tensor(attributes.of_class(cls, name))[0] is not None for name in fields):
                 return True
         return False
-
-
-def _calls_in_loop(callers: Sequence[Function], called: str, kinds: Sequence[type[ast.stmt]]) -> bool:
-    """Return whether a loop of one of these kinds calls a function."""
-    loops = [loop for one in callers for kind in kinds for loop in inside(one, kind)]
-    return any(dotted(call.func) == called for call in calls_in(loops))
