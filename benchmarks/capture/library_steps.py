@@ -114,6 +114,20 @@ TENTH = Part(
         *("efficientnet_pytorch", "conformer", "alias_free_torch"),
     ),
 )
+ELEVENTH = Part(
+    TARGETS / "eleventh",
+    (
+        *("adabelief_pytorch", "adam_atan2_pytorch", "adan_pytorch", "assoc_scan", "axial_attention"),
+        *("axial_positional_embedding", "bidirectional_cross_attention", "compressive_transformer_pytorch"),
+        *("focal_loss", "g_mlp_pytorch", "gateloop_transformer", "grokfast_pytorch", "h_transformer_1d"),
+        *("hyper_connections", "info_nce", "invariant_point_attention", "isab_pytorch"),
+        *("linear_attention_transformer", "linformer", "lion_pytorch", "madgrad"),
+        *("memory_efficient_attention_pytorch", "mixture_of_experts", "nystrom_attention", "product_key_memory"),
+        *("pytorch_ranger", "pytorch_revgrad", "pytorch_warmup", "recurrent_memory_transformer_pytorch"),
+        *("routing_transformer", "sinkhorn_transformer", "siren_pytorch", "soft_moe_pytorch", "sparsemax"),
+        *("taylor_series_linear_attention", "torch_dct", "torch_tps", "torchbnn"),
+    ),
+)
 PARTS = {
     "nine": NINE,
     "ways": WAYS,
@@ -125,6 +139,7 @@ PARTS = {
     "eighth": EIGHTH,
     "ninth": NINTH,
     "tenth": TENTH,
+    "eleventh": ELEVENTH,
 }
 STATEFUL = ("running_error", "policy_gradient")
 "Steps whose outputs also depend on earlier inputs, as the outputs of training steps do."
@@ -134,7 +149,8 @@ def factories(file: Path) -> list[str]:
     """Return the names of functions whose only parameter is the device, and of variables that hold such functions."""
     names = []
     for statement in ast.parse(file.read_text(encoding="utf-8")).body:
-        if isinstance(statement, ast.FunctionDef) and ast.unparse(statement.args) == "device":
+        is_factory = isinstance(statement, ast.FunctionDef) and ast.unparse(statement.args) == "device"
+        if is_factory and not statement.name.startswith("_"):
             names.append(statement.name)
         elif isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
             names += [target.id for target in statement.targets if isinstance(target, ast.Name)]

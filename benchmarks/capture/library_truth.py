@@ -13,6 +13,7 @@ interface, the step is left out and its error is recorded.
     python benchmarks/capture/library_truth.py eighth OUT.json      # and of 28 others
     python benchmarks/capture/library_truth.py ninth OUT.json       # and of 28 more
     python benchmarks/capture/library_truth.py tenth OUT.json       # and of 24 more
+    python benchmarks/capture/library_truth.py eleventh OUT.json    # and of 38 small ones
     python benchmarks/capture/library_truth.py ways OUT.json        # options that the steps of the nine do not give
     python benchmarks/capture/library_truth.py --step FILE:FACTORY  # one, as JSON; without a GPU: lines that ran
 """

@@ -159,6 +159,7 @@ def main() -> int:
             "nineteenth",
             "twentieth",
             "twentyfirst",
+            "twentythird",
         ),
         default="first",
         help="the set of labels",

@@ -1480,7 +1480,7 @@ class Attack:
     assert [code for code, *_ in found(tmp_path)] == codes
 
 
-@pytest.mark.parametrize(("name", "codes"), [("test", []), ("fit", []), ("latest", ["GS101"]), ("refit", ["GS101"])])
+@pytest.mark.parametrize(("name", "codes"), [("test", []), ("latest", ["GS101"]), ("fit", ["GS101"])])
 def test_a_public_method_that_is_a_whole_run(tmp_path: Path, name: str, codes: list[str]) -> None:
     source = f"""\
 import torch

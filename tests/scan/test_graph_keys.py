@@ -547,3 +547,39 @@ def test_calls_show_that_an_argument_is_a_number(
     (tmp_path / "solver.py").write_text(SOLVER.format(names=names, values=values, given=given), encoding="utf-8")
     findings = [one for one in scan_paths([tmp_path], Config(root=tmp_path)).findings if one.code == "GS713"]
     assert [one.message.split("`")[1] for one in findings] == lacks
+
+
+TRIED = """\
+import torch
+
+
+class Pool:
+    def __init__(self, net, stream):
+        self.net, self.stream = net, stream
+        self.entries = {{}}
+
+    def acquire(self, n, temperature):
+        try:
+            return self.entries[{key}]
+        except KeyError:
+            x = torch.zeros(n, 16, device="cuda")
+            self.net(x, temperature)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=self.stream):
+                y = self.net(x, temperature)
+            self.entries[{key}] = graph, x, y
+            return self.entries[{key}]
+
+    def run(self, batch, temperature: float):
+        graph, x, y = self.acquire(len(batch), temperature)
+        x.copy_(batch)
+        graph.replay()
+        return y.clone()
+"""
+
+
+@pytest.mark.parametrize(("key", "lacks"), [("n", ["temperature"]), ("n, temperature", [])])
+def test_a_graph_that_is_captured_after_a_missing_key(tmp_path: Path, key: str, lacks: list[str]) -> None:
+    (tmp_path / "pool.py").write_text(TRIED.format(key=key), encoding="utf-8")
+    findings = [one for one in scan_paths([tmp_path], Config(root=tmp_path)).findings if one.code == "GS713"]
+    assert [one.message.split("`")[1] for one in findings] == lacks

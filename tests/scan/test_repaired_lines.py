@@ -326,6 +326,18 @@ HAZARDS = {
                 for name, layer in model.named_modules():
                     layer.register_forward_hook(watch(name))
         """,
+    "a hook of an optimizer's step": """
+        def regularise(optimizer, *args):
+            for group in optimizer.param_groups:
+                for p in group["params"]:
+                    if p.grad.norm() > 1.0:  # expect: GS102
+                        p.grad.mul_(0.5)
+
+        class Steady(torch.optim.SGD):
+            def __init__(self, params, lr):
+                super().__init__(params, lr)
+                self.register_step_pre_hook(regularise)
+        """,
     "a step of a sampler": """
         class Euler:
             def sample_step(self, model, x, sigma):

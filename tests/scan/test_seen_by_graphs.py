@@ -1404,3 +1404,172 @@ class Engine:
 )
 def test_a_copy_replaces_a_module_that_captured_code_passes_on(told: Told, change: str, found: bool) -> None:
     assert any(line.startswith("self.reference =") for line in told(engine=REFERENCE.format(change=change))) is found
+
+
+SIMULATION = """\
+import copy
+import dataclasses
+
+import torch
+
+
+@dataclasses.dataclass
+class State:
+    pos: torch.Tensor
+    vel: torch.Tensor
+    name: str = ""
+
+
+class Simulation:
+    def __init__(self, stream):
+        self.state = State(torch.zeros(4, 3, device="cuda"), torch.ones(4, 3, device="cuda"))
+        self._step()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self._step()
+
+    def _step(self):
+        self.state.pos.add_(self.state.vel, alpha=0.01)
+
+    def reset(self, pos):
+        {reset}
+
+    def advance(self, state):
+        {before}
+        self.graph.replay()
+
+
+def main(states):
+    simulation = Simulation(torch.cuda.Stream())
+    for state in states:
+        simulation.reset(torch.rand(4, 3, device="cuda"))
+        simulation.advance(state)
+"""
+
+
+@pytest.mark.parametrize(
+    ("reset", "before", "found"),
+    [
+        ("self.state = dataclasses.replace(self.state, pos=pos.clone())", "pass", {"self.state ="}),
+        ("self.state = dataclasses.replace(self.state, name='reset')", "pass", set()),
+        ("self.state.pos.copy_(pos)", "pass", set()),
+        ("pass", "self.state = state", {"self.state ="}),
+        ("pass", "self.state.pos.copy_(state.pos)", set()),
+    ],
+)
+def test_another_object_with_the_tensors_that_a_graph_reads(
+    told: Told, reset: str, before: str, found: set[str]
+) -> None:
+    lines = told("GS707", simulation=SIMULATION.format(reset=reset, before=before))
+    assert {line[: line.index("=") + 1] for line in lines} == found
+
+
+SERVER = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(16, 16)
+
+    def forward(self, x):
+        return self.lin(x)
+
+
+class Server:
+    def __init__(self, net, stream):
+        self.net, self.stream = net, stream
+        self.x = torch.zeros(4, 16, device="cuda")
+        self.graph = None
+        self.capture(net)
+
+    def capture(self, net):
+        net(self.x)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=self.stream):
+            self.y = self.net(self.x)
+
+    def reload(self, state):
+        fresh = Net().cuda()
+        fresh.load_state_dict(state)
+        {reload}
+
+    def infer(self, x):
+        if self.graph is None:
+            self.capture(self.net)
+        self.x.copy_(x)
+        self.graph.replay()
+        return self.y.clone()
+
+
+def main(requests):
+    server = Server(Net().cuda(), torch.cuda.Stream())
+    for number, x in enumerate(requests):
+        if number % 100 == 99:
+            server.reload(torch.load("weights.pt"))
+        server.infer(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("reload", "found"),
+    [
+        ("self.net = fresh", True),
+        ("self.net = fresh; self.graph = None", False),
+        ("self.net.load_state_dict(fresh.state_dict())", False),
+    ],
+)
+def test_a_new_module_under_a_local_name_replaces_a_captured_one(told: Told, reload: str, found: bool) -> None:
+    source = SERVER.format(reload=reload.replace("; ", "\n        "))
+    assert ("self.net = fresh" in told(server=source)) is found
+
+
+AVERAGE = """\
+import torch
+
+
+class Average:
+    def __init__(self, net):
+        self.shadow = {{name: p.detach().clone() for name, p in net.named_parameters()}}
+
+    def update(self, net):
+        for name, p in net.named_parameters():
+            {update}
+
+
+class Evaluator:
+    def __init__(self, net, average, stream):
+        self.x = torch.zeros(4, 16, device="cuda")
+        torch.func.functional_call(net, average.shadow, (self.x,))
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.y = torch.func.functional_call(net, average.shadow, (self.x,))
+
+    def evaluate(self, x):
+        self.x.copy_(x)
+        self.graph.replay()
+        return self.y.clone()
+
+
+def main(batches):
+    net = torch.nn.Linear(16, 16).cuda()
+    average = Average(net)
+    evaluator = Evaluator(net, average, torch.cuda.Stream())
+    for x in batches:
+        average.update(net)
+        evaluator.evaluate(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("update", "found"),
+    [
+        ("self.shadow[name] = 0.9 * self.shadow[name] + 0.1 * p.detach()", True),
+        ("self.shadow[name] = torch.lerp(self.shadow[name], p.detach(), 0.1)", True),
+        ("self.shadow[name].mul_(0.9).add_(p.detach(), alpha=0.1)", False),
+    ],
+)
+def test_a_moving_average_makes_new_tensors(told: Told, update: str, found: bool) -> None:
+    assert any(line.startswith("self.shadow[name] =") for line in told(average=AVERAGE.format(update=update))) is found

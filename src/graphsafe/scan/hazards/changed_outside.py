@@ -20,9 +20,9 @@ from graphsafe.scan.hazards.graph_syntax import (
     place,
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, targets
-from graphsafe.scan.hazards.other_weights import is_optimizer_step
 from graphsafe.scan.hazards.outputs.givers import called_objects
 from graphsafe.scan.hazards.owners import class_of, meant_in, of_one_object
+from graphsafe.scan.hazards.weights.other_weights import is_optimizer_step
 from graphsafe.scan.symbols.index import dotted
 
 Owned = tuple[str, str]

@@ -21,7 +21,6 @@ from graphsafe.scan.hazards import (
     kept_graphs,
     lost_memory,
     made_twice,
-    other_weights,
     outer_names,
     reseeds,
     stale_replays,
@@ -61,6 +60,7 @@ from graphsafe.scan.hazards.outputs.kept_outputs import HANDS_OUT
 from graphsafe.scan.hazards.outputs.kept_values import KEEPS, put, shown
 from graphsafe.scan.hazards.same_objects import spelled_out
 from graphsafe.scan.hazards.streams import copy_streams
+from graphsafe.scan.hazards.weights import other_weights, replaced_modules
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.blocks import parameters
@@ -115,6 +115,7 @@ def _changes(found: Tables) -> Iterator[Line]:
     for module in (
         changed_outside,
         other_weights,
+        replaced_modules,
         outer_names,
         graph_keys,
         first_arguments,
@@ -235,11 +236,17 @@ class _Site:
             text = place(target) or entry(target)
             if isinstance(target, ast.Subscript) and not takes_slice(target) and place(target.value) in self._spread:
                 text = place(target.value)
-            if text is None or text not in self._inputs or is_host(value) or is_view_of(value, text):
+            is_read = text in self._inputs or (isinstance(value, ast.Name) and self._holds_inputs(text, value.id))
+            if text is None or not is_read or is_host(value) or is_view_of(value, text):
                 continue
             if self._before_replay(node) and text not in self._of_object - self._numbers:
                 how = "number-changed" if text in self._numbers else "input-rebound"
                 yield _event("AttrWrite", how, node, place(target) or ast.unparse(target))
+
+    def _holds_inputs(self, text: str | None, value: str) -> bool:
+        """Return whether a parameter of the function replaces an object whose attributes the graph reads: `self.batch =
+        batch`, where captured code reads `self.batch.ids`."""
+        return value in self._given and any(name.startswith(f"{text}.") for name in self._inputs)
 
     def _kept(self, node: ast.Assign | ast.Call) -> Iterator[Event]:
         holder, held = put(node, self._containers | HANDS_OUT)

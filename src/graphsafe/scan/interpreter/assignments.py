@@ -31,8 +31,9 @@ from graphsafe.scan.domain.values import (
     options,
 )
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.hazards import graph_attributes, other_weights
+from graphsafe.scan.hazards import graph_attributes
 from graphsafe.scan.hazards.branch_effects import may_be_tensor
+from graphsafe.scan.hazards.weights import other_weights
 from graphsafe.scan.interpreter import members, operators, shared_state
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.losses import as_loss

@@ -9,7 +9,7 @@ from graphsafe.scan.domain.held import weights
 from graphsafe.scan.domain.state_log import Refill
 from graphsafe.scan.domain.values import Instance, Tensor, options
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.hazards import other_weights
+from graphsafe.scan.hazards.weights import other_weights
 from graphsafe.scan.symbols.index import dotted
 
 

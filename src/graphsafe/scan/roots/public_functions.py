@@ -18,7 +18,7 @@ from graphsafe.scan.symbols.blocks import Definition, attribute_of
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
 
 _ONCE = re.compile(
-    r"(^|\.)(fit|train|test)$"
+    r"(^|\.)test$"
     r"|(?<![^\W_])(init|initiali[sz]e|set_?up|prepare|preprocess|program|pack|convert|calibrat(e|ion)|set_timesteps"
     r"|generate|save|write|dump|export|print"
     r"|plot|visuali[sz]e|to_(str|string|json|dict|mesh|pil|images?|videos?|ase)|log_(images?|videos?|metrics|stats))(?![^\W_])"

@@ -84,8 +84,10 @@ def _outlasts_steps(write: Write) -> bool:
         return False
     if write.keyed:
         # A new entry in a table, such as one for a new size, is not a change. Replacing an entry that the constructor
-        # made is a change.
-        return write.lasting and write.replaces and not write.reads_self
+        # made is a change, and so is a moving average that makes a new tensor.
+        tensor = one_or_several(write.value)[0]
+        is_average = tensor is not None and tensor.fresh
+        return write.lasting and write.replaces and (is_average or not write.reads_self)
     # A method that gives an attribute its first value is probably called before the capture.
     return write.lasting and not (write.between and (write.before is None or type(write.before) is NoneValue))
 

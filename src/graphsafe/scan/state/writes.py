@@ -8,18 +8,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from graphsafe.scan.domain.events import span_of
-from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import is_free, moments, weights
 from graphsafe.scan.domain.numbers import const_of, entry
 from graphsafe.scan.domain.state_log import Write
 from graphsafe.scan.domain.values import (
     NONE,
-    ClassValue,
     Dict,
-    Function,
     Instance,
     Number,
-    RuntimeObject,
     Sequence,
     Tensor,
     Value,
@@ -33,6 +29,7 @@ from graphsafe.scan.sources.node_memo import source_text
 from graphsafe.scan.state import first_step, straight_line
 from graphsafe.scan.state.cached_entries import may_drop_entries
 from graphsafe.scan.state.filled_once import is_past_maximum
+from graphsafe.scan.state.made_anew import held_tensors, is_made_anew
 from graphsafe.scan.state.provenance import (
     bound_expression,
     identified_by,
@@ -90,31 +87,6 @@ def _is_passing(owner: Instance) -> bool:
     return owner.step or owner.made
 
 
-def _held_by(frame: Frame, owner: Instance) -> Iterator[Tensor]:
-    """Yield the device tensors that an object has from its constructor."""
-    names = dict.fromkeys(frame.attributes.field_names(owner.ref))
-    names.update((name, None) for _, facts in frame.project.own_classes(owner.ref) for name in facts.writers)
-    held = (frame.attributes.initial(replace(owner, step=False), name) for name in names)
-    tensors = (as_tensor(value)[0] for value in held if value is not None)
-    yield from (tensor for tensor in tensors if tensor is not None and tensor.where != "host")
-
-
-def _is_made_anew(frame: Frame, before: Value | None, value: Value, written: ast.expr | None) -> bool:
-    """Return whether a new module, or a new object that holds tensors, replaces one that the constructor made."""
-    made = bound_expression(frame, written)
-    if not isinstance(made, ast.Call):
-        return False
-    if type(value) is RuntimeObject:
-        return value.kind == "module" and type(before) is RuntimeObject and before.kind == value.kind
-    if type(value) is not Instance or type(before) is not Instance or value.ref != before.ref:
-        return False
-    if (dotted(made.func) or "").endswith("deepcopy") and frame.attributes.is_module(value.ref):
-        return True
-    called = frame.evaluate_quietly(made.func)
-    maker = called.bound if type(called) is Function else called
-    return (value.made or type(maker) is ClassValue) and any(True for _ in _held_by(frame, value))
-
-
 def write_attribute(
     frame: Frame,
     owner: Instance,
@@ -147,10 +119,10 @@ def write_attribute(
         borrowed=_is_passing(owner),
         lasting=outlasts(frame, owner, holder),
         made=owner.made,
-        replaces=_is_made_anew(frame, before, value, written),
+        replaces=is_made_anew(frame, before, value, written),
         # A module, or an object whose constructor makes tensors, such as a cache that callers keep.
         handed=(owner.declared and owner.step and not owner.made)
-        and (frame.attributes.is_module(owner.ref) or any(tensor.fresh for tensor in _held_by(frame, owner))),
+        and (frame.attributes.is_module(owner.ref) or any(tensor.fresh for tensor in held_tensors(frame, owner))),
     )
 
 

@@ -1,7 +1,7 @@
 """Finds arguments that only the first call of a function uses. The first call captures, and later calls only replay.
 
-The capture is in `if self.graph is None: …` or `if n not in self.graphs: …`, or follows `if self.graph is not None:
-self.graph.replay(); return self.out`.
+The capture is in `if self.graph is None: …`, in `if n not in self.graphs: …` or in `except KeyError: …`, or follows
+`if self.graph is not None: self.graph.replay(); return self.out`.
 """
 
 from __future__ import annotations
@@ -113,11 +113,26 @@ def _first_call(block: CaptureBlock, parents: dict[ast.AST, ast.AST]) -> _First 
                 returns = isinstance(left, ast.If) and isinstance(left.body[-1], ast.Return)
                 if returns and _looks_for(left.test, rest, ast.IsNot, ast.In):
                     return left.test, rest
+            if isinstance(around, ast.ExceptHandler):
+                sought = [one for one in _tried(parents[around]) if place(one.value) in _entered(statements)]
+                return (sought[0], statements) if sought else None
             missing = (ast.Is, ast.NotIn) if branch == "body" else (ast.IsNot, ast.In)
             if isinstance(around, ast.If) and _looks_for(around.test, statements, *missing):
                 return around.test, statements
         node = around
     return None
+
+
+def _tried(node: ast.AST) -> Sequence[ast.Subscript]:
+    """Return the entries of tables that the body of a `try` statement uses: `try: return self.graphs[n]`."""
+    body = node.body if isinstance(node, ast.Try) else []
+    return [one for statement in body for one in inside(statement, ast.Subscript)]
+
+
+def _entered(statements: Sequence[ast.stmt]) -> Set[str | None]:
+    """Return the tables to whose entries these statements assign."""
+    made = [target for statement in statements for node in ast.walk(statement) for target in targets(node)]
+    return {place(one.value) for one in made if isinstance(one, ast.Subscript)} - {None}
 
 
 def _looks_for(test: ast.expr, statements: Sequence[ast.stmt], *operators: type[ast.cmpop]) -> bool:

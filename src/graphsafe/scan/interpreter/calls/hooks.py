@@ -16,9 +16,10 @@ _FORWARD = frozenset(("register_forward_hook", "register_forward_pre_hook"))
 METHODS = _FORWARD | frozenset(
     (
         "register_hook register_full_backward_hook register_full_backward_pre_hook register_post_accumulate_grad_hook"
+        " register_step_pre_hook register_step_post_hook"
     ).split()
 )
-"Methods of torch's modules and tensors whose callable arguments run in every step."
+"Methods of torch's modules, tensors and optimizers whose callable arguments run in every step."
 _TEXT = re.compile(
     rb"def (?<!\wdef )(\w+)\((?:self, )?module\b[^()]{0,500}\b(?:args|inputs?)\b[^()]{0,500}\boutputs?\b"
 )

@@ -1,0 +1,1 @@
+"""Modules whose weights a graph has captured: new weights, new memory, and other modules in their place."""
