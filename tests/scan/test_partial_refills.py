@@ -223,3 +223,78 @@ class Decoder:
 )
 def test_padding_rows_name_the_slots_of_an_earlier_call(scan: Scan, rest: str, filled: set[str]) -> None:
     assert {line for code, line in scan(CACHED.format(rest=rest)) if code == "GS708"} == filled
+
+
+NORMALISED = """
+class Normaliser:
+    def __init__(self, net, device):
+        self.net = net
+        self.x = torch.zeros(32, 16, device=device)
+        self.mask = torch.zeros(32, 1, device=device)
+
+    def _work(self):
+        {work}
+
+    def capture(self):
+        self._work()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.y = self._work()
+
+    def run(self, x, mask):
+        n = x.shape[0]
+        self.x[:n].copy_(x)
+        {more}
+        self.graph.replay()
+        return self.y[:n].clone()
+"""
+FILLED_ROWS = {"self.x[:n].copy_(x)"}
+
+
+@pytest.mark.parametrize(
+    ("work", "more", "filled"),
+    [
+        ("return self.net(self.x - self.x.mean(0))", "pass", FILLED_ROWS),
+        ("h = self.net(self.x); return h - torch.mean(h, dim=0)", "pass", FILLED_ROWS),
+        ("h = self.net(self.x); return h.softmax(0)", "pass", FILLED_ROWS),
+        ("h = self.net(self.x); return h.softmax(-1)", "pass", set()),
+        ("return torch.stack([self.net(self.x), self.x]).mean(0)", "pass", set()),
+        ("return self.net(self.x - (self.x * self.mask).sum(0))", "self.mask.copy_(mask)", set()),
+    ],
+)
+def test_captured_code_combines_the_rows(scan: Scan, work: str, more: str, filled: set[str]) -> None:
+    found = scan(NORMALISED.format(work=work.replace("; ", "\n        "), more=more))
+    assert {line for code, line in found if code == "GS708"} == filled
+
+
+NAMED = """
+class Runner:
+    def __init__(self, net, device):
+        self.net = net
+        self.inputs = {{"x": torch.zeros(4, 16, device=device), "t": torch.zeros(4, 1, device=device)}}
+
+    def _work(self):
+        return self.net(self.inputs["x"]) * self.inputs["t"]
+
+    def capture(self):
+        self._work()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.y = self._work()
+
+    def run(self, given):
+        {fill}
+        self.graph.replay()
+        return self.y.clone()
+"""
+
+
+@pytest.mark.parametrize(
+    ("fill", "found"),
+    [
+        ("self.inputs.update(given)", {"self.inputs.update(given)"}),
+        ("for name, value in given.items(): self.inputs[name].copy_(value)", set()),
+    ],
+)
+def test_an_update_of_a_dict_replaces_inputs(scan: Scan, fill: str, found: set[str]) -> None:
+    assert {line for code, line in scan(NAMED.format(fill=fill)) if code == "GS707"} == found

@@ -1573,3 +1573,101 @@ def main(batches):
 )
 def test_a_moving_average_makes_new_tensors(told: Told, update: str, found: bool) -> None:
     assert any(line.startswith("self.shadow[name] =") for line in told(average=AVERAGE.format(update=update))) is found
+
+
+LATTICE = """\
+import torch
+
+
+class Lattice:
+    def __init__(self, stream):
+        self.a = torch.zeros(64, 64, device="cuda")
+        self.b = torch.zeros(64, 64, device="cuda")
+        self._relax()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self._relax()
+        self.graphs = [self.graph]
+
+    def _relax(self):
+        self.b.copy_(0.5 * (self.a.roll(1, 0) + self.a.roll(-1, 0)))
+
+    def sweep(self, rounds):
+        for k in range(rounds):
+            {replay}
+            {change}
+
+
+def main():
+    lattice = Lattice(torch.cuda.Stream())
+    for _ in range(10):
+        lattice.sweep(10)
+"""
+
+
+@pytest.mark.parametrize(
+    ("replay", "change", "found"),
+    [
+        ("self.graph.replay()", "self.a, self.b = self.b, self.a", True),
+        ("self.graph.replay()", "self.a.copy_(self.b)", False),
+        # There may be one graph for each order of the buffers.
+        ("self.graphs[k % 2].replay()", "self.a, self.b = self.b, self.a", False),
+        ("graph = self.graphs[k % 2]; graph.replay()", "self.a, self.b = self.b, self.a", False),
+        (
+            "self.graph.replay(); self.graph, self.other = self.other, self.graph",
+            "self.a, self.b = self.b, self.a",
+            False,
+        ),
+    ],
+)
+def test_a_loop_exchanges_the_buffers_of_a_graph(told: Told, replay: str, change: str, found: bool) -> None:
+    lines = told("GS707", lattice=LATTICE.format(replay=replay.replace("; ", "\n            "), change=change))
+    assert ("self.a, self.b = self.b, self.a" in lines) is found
+
+
+SWITCHED = """\
+import torch
+from torch import nn
+
+
+class Head(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.drop, self.lin = nn.Dropout(0.1), nn.Linear(16, 16)
+
+    def forward(self, x):
+        return self.lin(self.drop(x))
+
+
+class Runner:
+    def __init__(self, stream):
+        self.net = Head().cuda().train()
+        self.x = torch.zeros(4, 16, device="cuda")
+        self.net(self.x)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.y = self.net(self.x)
+
+    def run(self, x):
+        self.x.copy_(x)
+        self.graph.replay()
+        return self.y.clone()
+
+    def evaluate(self, batches):
+        self.net.eval()  # switch
+        results = [{run}(x) for x in batches]
+        self.net.train()
+        return results
+
+
+def main(batches):
+    runner = Runner(torch.cuda.Stream())
+    for x in batches:
+        runner.run(x)
+        runner.evaluate(batches)
+"""
+
+
+@pytest.mark.parametrize(("run", "found"), [("self.run", True), ("self.net", False)])
+def test_replays_after_a_change_of_mode(told: Told, run: str, found: bool) -> None:
+    assert ("self.net.eval()  # switch" in told(runner=SWITCHED.format(run=run))) is found

@@ -34,6 +34,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     ancestors,
     called_name,
     captures_in,
+    constructed,
     entry,
     functions_in,
     head,
@@ -50,6 +51,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     stored_names,
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings
+from graphsafe.scan.hazards.inputs.mixed_rows import mixed_rows
 from graphsafe.scan.hazards.inputs.partial_refills import PartialRefills
 from graphsafe.scan.hazards.keys import captured_rounds, first_arguments, graph_keys
 from graphsafe.scan.hazards.keys.number_names import number_fields
@@ -196,6 +198,7 @@ class _Site:
         self._outputs = seen(lambda known: known.outputs)
         self._overwritten = seen(lambda known: known.overwritten)
         self._trains = any(called_name(call) == "backward" for known in captured for call in known.captured_calls)
+        self._mixed = {*mixed_rows([code for known in captured for code in known.captured_code], self._inputs)}
         self._captures = [one for known in captured for one in (*known.blocks, *known.handing)]
         self._parents = parents_in(function)
         self._own = [function, *self._parents]
@@ -222,26 +225,53 @@ class _Site:
         for node in self._own:
             if isinstance(node, ast.Assign):
                 yield from self._rebound(node)
+            if isinstance(node, ast.Call):
+                yield from self._updated(node)
             if isinstance(node, (ast.Assign, ast.Call)):
                 yield from self._kept(node)
         partly = PartialRefills(
-            self._function, self._inputs, self._parts, self._overwritten, self._before_replay, self._trains
+            self._function, self._inputs, self._parts, self._overwritten, self._before_replay, self._trains, self._mixed
         )
         yield from (_event("AttrWrite", "partial-refresh", node, text, how) for node, text, how in partly.found())
         yield from self._carried()
         yield from self._waits()
 
     def _rebound(self, node: ast.Assign) -> Iterator[Event]:
+        swapped = self._swapped(node)
         for target, value in bindings(node):
             text = place(target) or entry(target)
             if isinstance(target, ast.Subscript) and not takes_slice(target) and place(target.value) in self._spread:
                 text = place(target.value)
-            is_read = text in self._inputs or (isinstance(value, ast.Name) and self._holds_inputs(text, value.id))
+            is_read = text in self._inputs | swapped or (
+                isinstance(value, ast.Name) and self._holds_inputs(text, value.id)
+            )
             if text is None or not is_read or is_host(value) or is_view_of(value, text):
                 continue
             if self._before_replay(node) and text not in self._of_object - self._numbers:
                 how = "number-changed" if text in self._numbers else "input-rebound"
                 yield _event("AttrWrite", how, node, place(target) or ast.unparse(target))
+
+    def _swapped(self, node: ast.Assign) -> Set[str | None]:
+        """Return the names that a line exchanges, if captured code uses one of them: `self.a, self.b = self.b, self.a`.
+        If the function chooses or exchanges graphs, there may be one for each order, and nothing is returned."""
+        pairs = [(place(target), place(value)) for target, value in bindings(node)]
+        names = {name for name, _ in pairs}
+        made = [pair for one in own(self._function, ast.Assign) for pair in bindings(one)]
+        chosen = {place(target) for target, value in made if constructed(value) is None}
+        graphs = [one.func.value for one in self._replays if isinstance(one.func, ast.Attribute)]
+        is_chosen = any(inside(one, ast.Subscript) or place(one) in chosen | self._items for one in graphs)
+        exchanges = len(pairs) > 1 and names == {value for _, value in pairs} and None not in names
+        return names if exchanges and not is_chosen and names & (self._inputs | self._overwritten) else set()
+
+    def _updated(self, node: ast.Call) -> Iterator[Event]:
+        """Yield the update of a dict whose tensors captured code reads: `self.inputs.update(batch)`."""
+        table = place(node.func.value) if isinstance(node.func, ast.Attribute) and node.func.attr == "update" else None
+        if (
+            table is not None
+            and any(name.startswith(f"{table}[") for name in self._inputs)
+            and self._before_replay(node)
+        ):
+            yield _event("AttrWrite", "input-rebound", node, table)
 
     def _holds_inputs(self, text: str | None, value: str) -> bool:
         """Return whether a parameter of the function replaces an object whose attributes the graph reads: `self.batch =

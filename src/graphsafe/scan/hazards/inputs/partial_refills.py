@@ -44,15 +44,18 @@ class PartialRefills:
         outputs: Set[str],
         is_before_replay: Callable[[ast.Assign | ast.Call], bool],
         trains: bool,
+        mixed: Set[str],
     ) -> None:
         """`parts` are inputs of which captures read parts of variable size. `is_before_replay` tells whether a replay
-        follows a line, with no capture in between. `trains` is true if a capture computes gradients."""
+        follows a line, with no capture in between. `trains` is true if a capture computes gradients. `mixed` are inputs
+        of which captures combine the rows."""
         self._function = function
         self._inputs = inputs
         self._parts = parts
         self._outputs = outputs
         self._is_before_replay = is_before_replay
         self._trains = trains
+        self._mixed = mixed
         self._parents = parents_in(function)
         self._own = [function, *self._parents]
         self._replays = [*filter(is_plain_replay, own(function, ast.Call))]
@@ -89,15 +92,16 @@ class PartialRefills:
 
         A model mixes the columns of a row, such as the times of a signal, unless another input tells it their number. A
         mask is such an input, so a mask whose columns are filled only in part never hides what it once showed. The rows
-        are mixed if the host reads an output as one number, or if the graph computes gradients and no other input can
-        tell it which rows count. If there is one row (`self.x[0, :n]`) and the function keeps as many columns of the
-        output, the columns may be tokens, which are rows to a model.
+        are mixed if the host reads an output as one number. They are also mixed if the graph computes gradients or
+        combines the rows (`x.mean(0)`), and no other input can tell it which rows count. If there is one row
+        (`self.x[0, :n]`) and the function keeps as many columns of the output, the columns may be tokens, which are
+        rows to a model.
         """
         name = (place(target.value) or "").rpartition(".")[2].rpartition("[")[2]
         if _is_of_columns(target.slice):
             filled = {name for name in self._filled_names() if _TELLS_LENGTH.search(name)}
             return bool(_MASK.search(name)) or not (filled or self._are_tokens(target.slice))
-        if self._trains and not self._tells_rows():
+        if (self._trains or place(target.value) in self._mixed) and not self._tells_rows():
             return True
         later = [one for one in own(self._function, ast.Call) if one.lineno > target.lineno]
         numbers = [one.func.value for one in later if isinstance(one.func, ast.Attribute) and one.func.attr == "item"]

@@ -165,8 +165,9 @@ def _switches(table: GraphTensors, name: str, call: ast.Call) -> bool:
         for function in functions
         for one in own(function, ast.Call)
     )
+    replaying = {f"self.{one.rpartition('.')[2]}" for one in table.replaying}
     return (
-        any(map(is_plain_replay, later))
+        any(is_plain_replay(one) or dotted(one.func) in replaying for one in later)
         and not switched
         and not any(dotted(one.func) == module for one in later)
         and (not module.startswith("self.") or any(dotted(one.func) == f"{module}.train" for one in later))
