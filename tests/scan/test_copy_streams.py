@@ -541,3 +541,50 @@ def test_the_host_reads_the_result_of_a_lane(
     tmp_path: Path, pinned: str, how: str, between: str, found: list[str]
 ) -> None:
     assert lines_of(tmp_path, "GS714", LANE.format(pinned=pinned, how=how, between=between)) == found
+
+
+RESULTS = """\
+import torch
+
+
+class Results:
+    def __init__(self):
+        self.host = [torch.empty(4, pin_memory={pinned}) for _ in range(2)]
+        self.done = [torch.cuda.Event() for _ in range(2)]
+
+    def send(self, k, t):
+        self.host[k % 2].copy_(t, non_blocking=True)
+        self.done[k % 2].record()
+
+    def get(self, k):
+        {wait}
+        return self.host[k % 2].tolist()  # read
+
+
+def main(net, batches):
+    x, results = torch.zeros(4, 16, device="cuda"), Results()
+    net(x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
+        y = net(x)
+    for k, batch in enumerate(batches):
+        x.copy_(batch)
+        graph.replay()
+        results.send(k, y)
+        {between}
+        print(results.get(k))
+"""
+
+
+@pytest.mark.parametrize(
+    ("pinned", "wait", "between", "found"),
+    [
+        ("True", "pass", "pass", ["read"]),
+        ("True", "self.done[k % 2].synchronize()", "pass", []),
+        ("True", "pass", "torch.cuda.synchronize()", []),
+        ("True", "pass", "print(y.sum().item())", []),
+        ("False", "pass", "pass", []),
+    ],
+)
+def test_another_method_reads_a_result(tmp_path: Path, pinned: str, wait: str, between: str, found: list[str]) -> None:
+    assert lines_of(tmp_path, "GS714", RESULTS.format(pinned=pinned, wait=wait, between=between)) == found

@@ -61,7 +61,7 @@ from graphsafe.scan.hazards.outputs.givers import Parts, imported_methods
 from graphsafe.scan.hazards.outputs.kept_outputs import HANDS_OUT
 from graphsafe.scan.hazards.outputs.kept_values import KEEPS, put, shown
 from graphsafe.scan.hazards.same_objects import spelled_out
-from graphsafe.scan.hazards.streams import copy_streams
+from graphsafe.scan.hazards.streams import copy_streams, unawaited_results
 from graphsafe.scan.hazards.weights import other_weights, replaced_modules
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.sources.source import parse
@@ -124,6 +124,7 @@ def _changes(found: Tables) -> Iterator[Line]:
         captured_rounds,
         lost_memory,
         copy_streams,
+        unawaited_results,
         stale_replays,
         reseeds,
     ):
