@@ -38,7 +38,7 @@ FOUND = {
     "fresh7": 36,
     "fresh8": 63,
     "fresh9": 41,
-    "fresh10": 41,
+    "fresh10": 42,
     "fresh11": 42,
     "fresh12": 35,
     "fresh13": 72,
@@ -48,12 +48,12 @@ FOUND = {
     "fresh17": 81,
     "fresh18": 27,
     "fresh19": 77,
-    "fresh20": 73,
+    "fresh20": 75,
     "fresh21": 38,
     "fresh22": 51,
     "fresh23": 85,
     "fresh24": 89,
-    "fresh25": 63,
+    "fresh25": 65,
     "fresh26": 57,
 }
 "Folder -> its hazards that are found."
