@@ -54,7 +54,7 @@ def _dropped_gradients(found: Tables, table: GraphTensors) -> Iterator[Line]:
     for name, function, _ in found.functions if names else ():
         if name not in table.functions and any(called_name(call) in names for call in calls_in(function.body)):
             beside[name] = function
-    for name in table.functions.keys() - table.capturing - table.preparing if table.replaying else ():
+    for name in sorted(table.functions.keys() - table.capturing - table.preparing) if table.replaying else ():
         if not any(called_name(call) == "backward" for call in calls_in(table.functions[name].body)):
             beside[name] = table.functions[name]
     for name, function in beside.items():

@@ -19,13 +19,20 @@ _WAITING_READS = frozenset("tolist item cpu numpy".split())
 
 
 def lines(found: Tables) -> Iterator[Line]:
-    """Yield reads of pinned memory, if no line of the file can make the host wait for the copy into this memory."""
+    """Yield reads of pinned memory, if no line of the file can make the host wait for the copy into this memory.
+
+    The file must call both the method that copies and the method that reads. Otherwise, the code of another file may
+    wait between these calls.
+    """
+    called = {called_name(call) for call in calls_in([found.tree])}
+    pinned = {text for _, function, _ in found.functions for text in _pinned(function)}
     methods: dict[str, dict[str, Function]] = {}
     for name, function, _ in found.functions:
-        methods.setdefault(class_of(found, name), {})[name] = function
+        if function.name in called:
+            methods.setdefault(class_of(found, name), {})[name] = function
     for owner, functions in methods.items() if not _waits(found.tree) else ():
         copied = {text for node in functions.values() for text in _copied(node) if owner}
-        for text in copied & {text for node in functions.values() for text in _pinned(node)}:
+        for text in sorted(copied & pinned):
             if all(_holder(call) == text for call in _waiting_reads(found.tree)):
                 yield from _read(text, {name: node for name, node in functions.items() if text not in _copied(node)})
 
