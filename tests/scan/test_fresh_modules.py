@@ -54,7 +54,7 @@ FOUND = {
     "fresh23": 85,
     "fresh24": 89,
     "fresh25": 65,
-    "fresh26": 57,
+    "fresh26": 58,
 }
 "Folder -> its hazards that are found."
 NOISY: dict[str, set[str]] = {

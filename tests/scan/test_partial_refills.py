@@ -298,3 +298,33 @@ class Runner:
 )
 def test_an_update_of_a_dict_replaces_inputs(scan: Scan, fill: str, found: set[str]) -> None:
     assert {line for code, line in scan(NAMED.format(fill=fill)) if code == "GS707"} == found
+
+
+RANKER = """
+class Ranker:
+    def __init__(self, net, device):
+        self.net = net
+        self.query = torch.zeros(1, 16, device=device)
+        self.valid = torch.zeros(32, device=device)
+        self.ids = torch.zeros(32, dtype=torch.long, device=device)
+        self.host = torch.empty(5, dtype=torch.long)
+
+    def capture(self):
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.best = self.net(self.query, self.ids, self.valid).topk(5).indices
+
+    def rank(self, query, ids, valid):
+        self.query.copy_(query)
+        self.ids[: ids.shape[0]].copy_(ids)
+        {more}
+        self.graph.replay()
+        self.host.copy_(self.best)
+        return self.host.tolist()
+"""
+
+
+@pytest.mark.parametrize(("more", "found"), [("pass", True), ("self.valid.copy_(valid)", False)])
+def test_an_input_that_is_filled_as_a_whole_beside_a_part(scan: Scan, more: str, found: bool) -> None:
+    codes = {(code, line) for code, line in scan(RANKER.format(more=more))}
+    assert (("GS708", "self.ids[: ids.shape[0]].copy_(ids)") in codes) is found

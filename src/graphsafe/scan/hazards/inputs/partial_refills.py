@@ -154,22 +154,24 @@ class PartialRefills:
         return False
 
     def _is_length_unused(self, target: ast.Subscript) -> bool:
-        """Return whether the function fills only one input, as in `self.x[:n]`, and uses the length `n` nowhere
-        else."""
+        """Return whether the function fills one input in part, as in `self.x[:n]`, and uses the length `n` nowhere
+        else. It fills other inputs only as a whole, with values that tell no length."""
         ends = _ends(target.slice)
         if len(ends) != 1 or isinstance(ends[0], ast.Constant):
             return False
         # The length is used elsewhere if `n`, `len(x)` or `x.shape[0]` appears again.
         text = ast.unparse(ends[0])
         uses = [node for node in own(self._function, ast.expr) if ast.unparse(node) == text]
-        fills = [node for node in self._own if isinstance(node, (ast.Assign, ast.Call)) and self._fills(node)]
+        fills = [node for node in self._own if isinstance(node, (ast.Assign, ast.Call)) and self._may_tell(node)]
         read = [node for node in uses if not isinstance(node, ast.Name) or isinstance(node.ctx, ast.Load)]
         return len(read) == 1 and len(fills) == 1
 
-    def _fills(self, node: ast.Assign | ast.Call) -> bool:
+    def _may_tell(self, node: ast.Assign | ast.Call) -> bool:
+        """Return whether a line fills an input in part, or an input whose name says that it may tell a length."""
         target = written(node)
-        base = target.value if isinstance(target, ast.Subscript) else target
-        return base is not None and place(base) in self._inputs
+        text = place(target.value if isinstance(target, ast.Subscript) else target) if target is not None else None
+        is_part = isinstance(target, ast.Subscript)
+        return text is not None and text in self._inputs and (is_part or bool(_TELLS_LENGTH.search(text)))
 
     def _rest_written(self, text: str, part: ast.AST) -> bool:
         """Return whether a line other than `part` writes the whole buffer, or its rest, for the same replays."""
